@@ -78,6 +78,92 @@ class NoMaskIfNothingIsPadded(nn.Module):
         return x
 
 
+def padding_of(tokens):
+    padding = tokens.eq(1)
+    if not padding.any():
+        padding = None
+    return padding
+
+
+def masks_of(source, target):
+    return padding_of(source), padding_of(target), target.shape[1]
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 16, padding_idx=1)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+
+
+@program("If", cases=(([[3, 4, 1]],), ([[3, 4, 5]],), ([[3, 1], [4, 5]],)), dynamic=({0: "batch", 1: "tokens"},))
+class FunctionReturnsNoMask(Layers):
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        return self.attention(x, x, x, key_padding_mask=padding_of(tokens), need_weights=False)[0]
+
+
+@program("If", cases=tuple(([[3, 4, a]], [[3, b]]) for a in (1, 2) for b in (1, 2)))
+class FunctionReturnsTwoMasksInATuple(Layers):
+    def forward(self, source, target):
+        padding, own, length = masks_of(source, target)
+        x = self.embedding(source)
+        y = self.embedding(target)[:, :length]
+        y = y if own is None else y.masked_fill(own[..., None], 0.0)
+        return self.attention(y, x, x, key_padding_mask=padding)[0]
+
+
+def scale_of(x, *, limit):
+    return x.max() / 2 if x.max() > limit else None
+
+
+def pair_of(x, limit=1.0, *others, **options):
+    scale = scale_of(x, limit=limit, **options)
+    x = x * (1 + len(others))
+    return x if scale is None else (x, scale)
+
+
+@program("If", cases=(UP, DOWN, ([0.5, 0.7, 0.9],)))
+def function_returns_a_tuple_or_a_tensor(x):
+    found = pair_of(x, 0.6, 1, 2)
+    if isinstance(found, tuple):
+        x, scale = found
+        return x / scale
+    return found - 1
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        if x.sum() < 0:
+            return None
+        return x.sum() + torch.arange(len(x))[:, None]
+
+
+@program("If")
+class ModuleReturnsNone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = Scale()
+
+    def forward(self, x):
+        scale = self.scale(x)
+        scales = [] if scale is None else [scale]
+        for one in scales:
+            x = (x * one).sum(0)
+        return x
+
+
+@program("If")
+def inner_function_returns_none(x):
+    def mask(y):
+        if (y > 0).all():
+            return None
+        return y > 0
+
+    kept = mask(x)
+    return x if kept is None else x * kept
+
+
 @program(
     "If",
     cases=(([[1, 0, 1], [0, 0, 1]],), ([[0, 0, 0], [0, 0, 0]],), ([[1, 1, 1], [1, 1, 0]],)),

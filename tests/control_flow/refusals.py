@@ -31,14 +31,20 @@ def error_as_a_branch(x):
 
 
 @refused("the value that is returned is None after one branch and a tensor of shape (3,) after the other")
-def none_or_tensor_of_a_helper(x):
-    def mask(y):
-        if (y > 0).all():
-            return None
-        return y > 0
+def none_or_tensor_of_the_model(x):
+    if (x > 0).all():
+        return None
+    return x
 
-    kept = mask(x)
-    return x if kept is None else x * kept
+
+@refused("the values that its branches return differ in form, and a tensor is changed in place before it")
+def none_or_tensor_after_a_change_in_place(x):
+    def scale(y):
+        return None if y.sum() > 0 else y
+
+    x += 1
+    found = scale(x)
+    return x if found is None else found * 2
 
 
 @refused("'y' has (3,) and () as its shapes")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition, opposite
 from opbridge.capture.control_flow.operands import Operands
+from opbridge.capture.control_flow.outcomes import decided, deciding, next_undecided
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_operator
 from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, leaves_of, refill
@@ -24,7 +25,7 @@ from opbridge.torch_graph.size_branches import (
 )
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
 
-__all__ = ["all_of", "any_of", "if_", "if_expression", "not_"]
+__all__ = ["all_of", "any_of", "for_each_outcome", "if_", "if_expression", "not_"]
 
 Action = Callable[[], Any]
 
@@ -34,7 +35,7 @@ _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def if_(test: Any, body: Action, orelse: Action, state: State, site: Site) -> None:
     """An ``if`` statement."""
-    truth = condition(test)
+    truth = decided(condition(test), site)
     if isinstance(truth, bool):
         (body if truth else orelse)()
         return
@@ -248,12 +249,31 @@ class _Result:
 
 def if_expression(test: Any, body: Action, orelse: Action, site: Site) -> Any:
     """``body if test else orelse``."""
-    truth = condition(test)
+    truth = decided(condition(test), site)
     if isinstance(truth, bool):
         return body() if truth else orelse()
     result = _Result("the conditional expression")
     _branch(truth, result.computed_by(body), result.computed_by(orelse), result.state, site)
     return result.value
+
+
+def for_each_outcome(run: Action, *sites: Site) -> Any:
+    """The result of a function, as a branch for each outcome of these ``if`` statements in functions that it calls."""
+    return _for_each_outcome(run, sites, ())
+
+
+def _for_each_outcome(run: Action, sites: Sequence[Site], outcomes: tuple[bool, ...]) -> Any:
+    undecided = next_undecided(run, sites, outcomes)
+    if undecided is None:
+        with deciding(sites, outcomes):
+            return run()
+    truth, site = undecided
+    return if_expression(
+        truth,
+        lambda: _for_each_outcome(run, sites, (*outcomes, True)),
+        lambda: _for_each_outcome(run, sites, (*outcomes, False)),
+        site,
+    )
 
 
 def all_of(site: Site, *operands: tuple[bool, Action]) -> Any:

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import dataclasses
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -64,6 +64,7 @@ class Conversions:
     Attributes:
         functions: The functions.
         ends: The ``if`` statements whose branches contain the rest of their functions.
+        above: Functions that run once for each outcome of ``if`` statements in functions that they call.
         on_sizes: Whether a condition on the sizes of inputs becomes a part of the program too.
         refusal: Why a function can't be converted, if there is one.
     """
@@ -71,6 +72,7 @@ class Conversions:
     def __init__(self) -> None:
         self.functions: list[Function] = []
         self.ends: list[Site] = []
+        self.above: dict[Site, list[Function]] = {}
         self.on_sizes = False
         self._before_sizes: list[Function] = []
         self.refusal: Unconverted | None = None
@@ -88,7 +90,7 @@ class Conversions:
         Returns:
             Whether to capture again: not if its control flow was not the cause, or if it is converted already.
         """
-        if isinstance(failure, Disagreement) and self._end_at(failure):
+        if isinstance(failure, Disagreement) and (self._end_at(failure) or self._decide_above(failure)):
             return True
         if isinstance(failure, Unconverted):
             return self._leave(failure) and can_go_on
@@ -153,6 +155,23 @@ class Conversions:
         self.ends.append(site)
         return True
 
+    def _decide_above(self, failure: Disagreement) -> bool:
+        """Run the function above that whose results differ in form once for each outcome of the ``if``."""
+        site = failure.site
+        if not _chooses(site):
+            return False
+        below = self.above.get(site, [])
+        nodes = [(frame.file, node) for frame in _frames_of(failure) if (node := _enclosing(frame)) is not None]
+        functions = [Function(file, node.lineno) for file, node in nodes]
+        known = [*below, functions[0]] if functions else []
+        above = max((index for index, one in enumerate(functions) if one in known), default=-1) + 1
+        if not 0 < above < len(functions) or reason_not_to_convert(nodes[above][1]) is not None:
+            return False
+        self.above[site] = [*below, functions[above]]
+        if functions[above] not in self.functions:
+            self.functions.append(functions[above])
+        return True
+
     def _leave(self, refusal: Unconverted) -> bool:
         self.refusal = refusal
         node = _enclosing(SourceLine(refusal.site.file, refusal.site.line))
@@ -176,6 +195,19 @@ _NUMBERS = ("", "for", "*", "numel", "parts")
 """What :func:`_keyword` returns where no branch depends on the number."""
 
 _FIX = "write it as a function that returns tensors."
+
+
+def _chooses(site: Site) -> bool:
+    """Whether the statement at a place is an ``if``, or contains a conditional expression."""
+    tree = parsed_file(site.file)
+    nodes = ast.walk(tree) if tree is not None else ()
+    return any(isinstance(node, (ast.If, ast.IfExp)) and node.lineno == site.line for node in nodes)
+
+
+def _frames_of(failure: Disagreement) -> list[SourceLine]:
+    """The lines that led to a statement, innermost first; the first is in its function."""
+    site = failure.site
+    return [SourceLine(site.file, site.line), *reversed(frames_outside_torch(failure))]
 
 
 def _frames(failure: CaptureFailure) -> list[SourceLine]:
@@ -261,19 +293,25 @@ def converting(conversions: Conversions) -> Iterator[Notes]:
     for file in {function.file for function in conversions.functions}:
         lines = {function.line for function in conversions.functions if function.file == file}
         ends = {site.line for site in conversions.ends if site.file == file}
-        replaced.update({(file, *key): code for key, code in _converted_codes(file, lines, ends).items()})
+        below: dict[int, list[tuple[str, int, bool]]] = {line: [] for line in lines}
+        for site, (*_, above) in conversions.above.items():
+            if above.file == file and above.line in below:
+                below[above.line].append((site.file, site.line, site.in_try))
+        replaced.update({(file, *key): code for key, code in _converted_codes(file, lines, ends, below).items()})
     lengths = counting_rows() if replaced else contextlib.nullcontext()
     with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths, forgetting_keys():
         yield notes
 
 
-def _converted_codes(file: str, lines: Collection[int], ends: Collection[int]) -> dict[tuple[str, int], types.CodeType]:
+def _converted_codes(
+    file: str, lines: Collection[int], ends: Collection[int], below: Mapping[int, Collection[tuple[str, int, bool]]]
+) -> dict[tuple[str, int], types.CodeType]:
     before, after = parsed_file(file), parsed_file(file)
     if before is None or after is None:
         return {}
     functions = [node for node in ast.walk(after) if isinstance(node, ast.FunctionDef) and node.lineno in lines]
     for function in functions:
-        converted(function, file, ends)
+        converted(function, file, ends, below[function.lineno])
     ast.fix_missing_locations(after)
     # A statement of a function is in the function, for tracebacks and for the source lines of nodes.
     return {key: renamed(code, PREFIX, code.co_name) for key, code in functions_of(before, after, file).items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from opbridge.capture.control_flow.branches import all_of, any_of, if_, if_expression, not_
+from opbridge.capture.control_flow.branches import all_of, any_of, for_each_outcome, if_, if_expression, not_
 from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality
 from opbridge.capture.control_flow.lookups import (
     assign,
@@ -38,6 +38,7 @@ __all__ = [
     "element",
     "equality",
     "for_",
+    "for_each_outcome",
     "frozenset",
     "if_",
     "if_expression",

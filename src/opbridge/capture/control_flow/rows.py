@@ -139,15 +139,16 @@ _count = builtins.len
 
 
 def _length(value: Any, /) -> Any:
-    return length(value) if has_rows(value) and not _is_internal(sys._getframe(1)) else _count(value)
+    is_list = type(value) in (list, tuple) and not _is_internal(sys._getframe(1))
+    return length(value) if is_list and has_rows(value) else _count(value)
 
 
 def _is_internal(frame: FrameType | None) -> bool:
-    """Whether torch or opbridge calls a function that is replaced."""
+    """Whether torch, opbridge, or the module that reads lines of source for torch calls a function that is replaced."""
     while frame is not None and frame.f_globals.get("__name__") == python_sizes.__name__:
         frame = frame.f_back
     name = frame.f_globals.get("__name__", "") if frame is not None else ""
-    return name.partition(".")[0] in ("torch", "opbridge")
+    return name.partition(".")[0] in ("torch", "opbridge", "linecache")
 
 
 @contextlib.contextmanager

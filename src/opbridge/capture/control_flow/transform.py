@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
-from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
+from opbridge.capture.control_flow.exits import PREFIX, as_run, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches
 from opbridge.capture.control_flow.names import (
@@ -43,6 +43,7 @@ from opbridge.capture.control_flow.nodes import arguments_of, located, name_of, 
 __all__ = ["converted", "reason_not_to_convert"]
 
 _FLOW = f"{PREFIX}flow"
+_IMPORT = f"from opbridge.capture.control_flow import flow as {_FLOW}"
 
 
 def reason_not_to_convert(function: ast.AST) -> str | None:
@@ -56,8 +57,18 @@ def reason_not_to_convert(function: ast.AST) -> str | None:
     return None
 
 
-def converted(function: ast.FunctionDef, file: str, ends: Collection[int] = ()) -> None:
-    """Rewrite a function in place; what follows the ``if`` statements on the lines ``ends`` moves into them."""
+def converted(
+    function: ast.FunctionDef, file: str, ends: Collection[int] = (), below: Collection[tuple[str, int, bool]] = ()
+) -> None:
+    """Rewrite a function in place.
+
+    Args:
+        function: The function.
+        file: The file that it is in.
+        ends: The lines of ``if`` statements that what follows them moves into.
+        below: The places of ``if`` statements in functions that it calls, for each of whose outcomes it runs once: the
+            arguments of ``Site``.
+    """
     first = function.body[0]
     function.body = with_rest_inside(function.body, ends)
     ListsByAppend(_FLOW).visit(function)
@@ -70,7 +81,7 @@ def converted(function: ast.FunctionDef, file: str, ends: Collection[int] = ()) 
     after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(tests)})
     reads = loaded([ast.Module(body, []), *tests])
     rewrite = _Function(file, names, shared, reads, after, arguments[0].arg if arguments else None)
-    head = parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
+    head = parsed(_IMPORT)
     declared = sorted(names - _parameters(function) - nonlocal_names)
     # A variable that is assigned in a nested function only must be one of this function.
     head += parsed(f"if 0: {' = '.join(declared)} = None") if declared else []
@@ -80,6 +91,12 @@ def converted(function: ast.FunctionDef, file: str, ends: Collection[int] = ()) 
     others = [one for one in statements if one not in declarations]
     front, others = (others[:1], others[1:]) if docstring else ([], others)
     function.body = [*front, *declarations, *located(head, first), *others]
+    if below:
+        run, call = as_run(function, function.body)
+        sites = ", ".join(f"{_FLOW}.Site(*{place!r})" for place in below)
+        (whole,) = parsed(f"return {_FLOW}.for_each_outcome(lambda: None, {sites})")
+        whole.value.args[0].body = call  # type: ignore[attr-defined]
+        function.body = located([*parsed(_IMPORT), run, whole], first)
 
 
 def _parameters(function: ast.FunctionDef) -> set[str]:
