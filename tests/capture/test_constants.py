@@ -77,9 +77,14 @@ def _of_elements(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def _as_sizes(model: Model, x: torch.Tensor) -> torch.Tensor:
+    x = torch.nn.functional.pad(x, (model.inner.sizes[0], model.count - 1)).reshape(-1, model.inner.sizes.sum(), 2)
+    return x + torch.zeros((model.inner.sizes.sum(), 1)) + x.sum((1, 2))[:, None, None].expand(-1, model.count + 2, 2)
+
+
 _READS = [
     *(_of_buffers, _of_attribute, _of_parameter, _of_numbers, _written_into),
-    *(_of_unknown_size, _of_numpy, _of_elements),
+    *(_of_unknown_size, _of_numpy, _of_elements, _as_sizes),
 ]
 
 

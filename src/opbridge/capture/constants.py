@@ -2,7 +2,8 @@
 
 Parameters and buffers are constants of the ONNX model, and so is what ``forward`` computes from them and from Python's
 numbers alone. A read of such a tensor (``if self.ready:``, ``torch.arange(4).tolist()``) is answered from copies, which
-are computed beside the captured program.
+are computed beside the captured program. So is one that torch itself makes, of a tensor that stands for a size
+(``F.pad(x, (0, self.padding))``).
 """
 
 from __future__ import annotations
@@ -39,6 +40,17 @@ _ANSWERED = frozenset(
     if hasattr(owner, name)
 )
 """The functions whose result, or whose result's size, depends on the contents of tensors."""
+
+_CREATIONS = "zeros ones full empty rand randn eye"
+_SHAPES = "view reshape expand repeat tile narrow split chunk roll unflatten new_zeros new_ones new_full"
+_SIZES = {
+    **{getattr(torch, name): 0 for name in _CREATIONS.split()},
+    **{getattr(Tensor, name): 1 for name in _SHAPES.split()},
+    **{getattr(torch, name): 1 for name in _SHAPES.split() if hasattr(torch, name)},
+    torch.nn.functional.pad: 1,
+    torch.nn.functional.interpolate: 1,
+}
+"""Functions that take tensors of rank 0 as sizes, and the position of the first argument that may be one."""
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -144,6 +156,8 @@ class Constants(TorchFunctionMode):
         if is_constant and given and func in _ANSWERED:
             self._read |= names
             return _copied(func, args, kwargs, known)
+        if func in _SIZES:
+            args, kwargs = self._with_numbers(_SIZES[func], args, kwargs, known)
         result = func(*args, **kwargs)
         if is_constant and _is_tensors(result):
             with contextlib.suppress(Exception):  # What can't be computed beside the capture is not known.
@@ -151,6 +165,21 @@ class Constants(TorchFunctionMode):
                 for tensor, copy in zip(pytree.tree_leaves(result), copies, strict=True):
                     self._note(tensor, copy if given else _copy(copy), names)
         return result
+
+    def _with_numbers(
+        self, first: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: Mapping[int, _Known]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call; from the position ``first``, constants of rank 0 are numbers."""
+
+        def number(leaf: Any) -> Any:
+            one = known.get(id(leaf)) if isinstance(leaf, Tensor) and not leaf.dim() else None
+            if one is None or one.copy.is_floating_point() or one.copy.is_complex():
+                return leaf
+            self._read |= one.names
+            return one.copy.item()
+
+        sizes, named = pytree.tree_map(number, (args[first:], kwargs))
+        return (*args[:first], *sizes), named
 
     def _note(self, tensor: Tensor, copy: Tensor, names: frozenset[str]) -> _Known | None:
         """Note what a tensor contains, unless a branch, which may not run, has written into it."""
