@@ -153,6 +153,38 @@ class ModuleReturnsNone(nn.Module):
         return x
 
 
+def scaled(x, rows, notes):
+    scale = scale_of(x, limit=0.0)
+    rows.append(x if scale is None else x * scale)
+    notes["sum"] = x.sum() if scale is None else scale
+    return scale is None
+
+
+class ListsInArguments(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, x):
+        scale = scale_of(x, limit=1.0)
+        self.seen.append(x if scale is None else x + scale)
+        return x - 1 if scale is None else x / scale
+
+
+@program("If")
+class ListsThatAFunctionAppendsTo(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = ListsInArguments()
+
+    def forward(self, x):
+        rows, notes = [x], {}
+        self.inner.seen.clear()
+        plain = scaled(x, rows, notes)
+        y = self.inner(x)
+        return torch.stack(rows + self.inner.seen).sum(0) * notes["sum"] + y + (1 if plain else 0)
+
+
 @program("If")
 def inner_function_returns_none(x):
     def mask(y):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition, opposite
+from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.control_flow.operands import Operands
 from opbridge.capture.control_flow.outcomes import decided, deciding, next_undecided
 from opbridge.capture.control_flow.site import Site, refuse
@@ -235,9 +236,10 @@ def _choice(truth: Tensor, output: Output) -> Tensor:
 class _Result:
     """The variable of an expression."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, held: Mapping[str, Any] | None = None) -> None:
         self.value: Any = UNDEFINED
-        self.state = State((name,), lambda: (self.value,), self._set)
+        held = held or {}
+        self.state = State((name,), lambda: (self.value,), self._set, tuple(held), lambda: tuple(held.values()))
 
     def _set(self, values: Sequence[Any]) -> None:
         (self.value,) = values
@@ -257,23 +259,37 @@ def if_expression(test: Any, body: Action, orelse: Action, site: Site) -> Any:
     return result.value
 
 
-def for_each_outcome(run: Action, *sites: Site) -> Any:
-    """The result of a function, as a branch for each outcome of these ``if`` statements in functions that it calls."""
-    return _for_each_outcome(run, sites, ())
+def for_each_outcome(run: Action, arguments: Mapping[str, Any], *sites: Site) -> Any:
+    """The result of a function, as a branch for each outcome of ``if`` statements in functions that it calls.
 
+    Args:
+        run: The function.
+        arguments: Its arguments. It may change lists, dicts and sets in them and in the attributes of modules.
+        sites: The ``if`` statements.
+    """
+    held = dict(arguments)
+    for name, value in arguments.items():
+        if isinstance(value, torch.nn.Module):
+            own = ((key, one) for key, one in vars(value).items() if not key.startswith("_"))
+            held.update({f"{name}.{key}": one for key, one in own})
 
-def _for_each_outcome(run: Action, sites: Sequence[Site], outcomes: tuple[bool, ...]) -> Any:
-    undecided = next_undecided(run, sites, outcomes)
-    if undecided is None:
-        with deciding(sites, outcomes):
-            return run()
-    truth, site = undecided
-    return if_expression(
-        truth,
-        lambda: _for_each_outcome(run, sites, (*outcomes, True)),
-        lambda: _for_each_outcome(run, sites, (*outcomes, False)),
-        site,
-    )
+    def decide(outcomes: tuple[bool, ...]) -> Any:
+        contents = Contents(list(held.values()), list(held))
+        try:
+            undecided = next_undecided(run, sites, outcomes)
+        finally:
+            contents.restore()
+        if undecided is None:
+            with deciding(sites, outcomes):
+                return run()
+        truth, site = undecided
+        result = _Result(f"{PREFIX}result", held)
+        holds = result.computed_by(lambda: decide((*outcomes, True)))
+        fails = result.computed_by(lambda: decide((*outcomes, False)))
+        _branch(truth, holds, fails, result.state, site)
+        return result.value
+
+    return decide(())
 
 
 def all_of(site: Site, *operands: tuple[bool, Action]) -> Any:

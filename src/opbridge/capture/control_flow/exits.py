@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from opbridge.capture.control_flow.names import inside
 
-__all__ = ["PREFIX", "as_run", "at", "lowered", "place", "with_rest_inside"]
+__all__ = ["PREFIX", "at", "lowered", "place", "with_rest_inside"]
 
 PREFIX = "_opbridge_"
 """The beginning of the names that converted code has besides those of its source."""
@@ -65,26 +65,6 @@ def with_rest_inside(body: list[ast.stmt], lines: Collection[int]) -> list[ast.s
             statement.orelse += rest
             return body[: index + 1]
     return body
-
-
-def as_run(function: ast.FunctionDef, body: list[ast.stmt]) -> tuple[ast.FunctionDef, ast.Call]:
-    """The body of a function as a function of the same arguments, and a call of it with those of the function."""
-    own = function.args
-    arguments = ast.arguments(
-        [ast.arg(one.arg) for one in own.posonlyargs],
-        [ast.arg(one.arg) for one in own.args],
-        ast.arg(own.vararg.arg) if own.vararg else None,
-        [ast.arg(one.arg) for one in own.kwonlyargs],
-        [None] * len(own.kwonlyargs),
-        ast.arg(own.kwarg.arg) if own.kwarg else None,
-        [],
-    )
-    given: list[ast.expr] = [ast.Name(one.arg, ast.Load()) for one in (*own.posonlyargs, *own.args)]
-    given += [ast.Starred(ast.Name(own.vararg.arg, ast.Load()), ast.Load())] if own.vararg else []
-    named = [ast.keyword(one.arg, ast.Name(one.arg, ast.Load())) for one in own.kwonlyargs]
-    named += [ast.keyword(None, ast.Name(own.kwarg.arg, ast.Load()))] if own.kwarg else []
-    run = ast.FunctionDef(f"{PREFIX}run", arguments, body, [], None)
-    return run, ast.Call(ast.Name(run.name, ast.Load()), given, named)
 
 
 def _has(statement: ast.stmt, kinds: tuple[type, ...]) -> bool:

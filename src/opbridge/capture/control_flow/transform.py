@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
-from opbridge.capture.control_flow.exits import PREFIX, as_run, lowered, with_rest_inside
+from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches
 from opbridge.capture.control_flow.names import (
@@ -39,11 +39,11 @@ from opbridge.capture.control_flow.names import (
     touched,
 )
 from opbridge.capture.control_flow.nodes import arguments_of, located, name_of, parsed, strings
+from opbridge.capture.control_flow.runs import run_for_each_outcome
 
 __all__ = ["converted", "reason_not_to_convert"]
 
 _FLOW = f"{PREFIX}flow"
-_IMPORT = f"from opbridge.capture.control_flow import flow as {_FLOW}"
 
 
 def reason_not_to_convert(function: ast.AST) -> str | None:
@@ -60,14 +60,9 @@ def reason_not_to_convert(function: ast.AST) -> str | None:
 def converted(
     function: ast.FunctionDef, file: str, ends: Collection[int] = (), below: Collection[tuple[str, int, bool]] = ()
 ) -> None:
-    """Rewrite a function in place.
+    """Rewrite a function in place; what follows the ``if`` statements on the lines ``ends`` moves into them.
 
-    Args:
-        function: The function.
-        file: The file that it is in.
-        ends: The lines of ``if`` statements that what follows them moves into.
-        below: The places of ``if`` statements in functions that it calls, for each of whose outcomes it runs once: the
-            arguments of ``Site``.
+    It runs once for each outcome of the ``if`` statements ``below``, which are in functions that it calls.
     """
     first = function.body[0]
     function.body = with_rest_inside(function.body, ends)
@@ -81,8 +76,9 @@ def converted(
     after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(tests)})
     reads = loaded([ast.Module(body, []), *tests])
     rewrite = _Function(file, names, shared, reads, after, arguments[0].arg if arguments else None)
-    head = parsed(_IMPORT)
-    declared = sorted(names - _parameters(function) - nonlocal_names)
+    head = parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
+    parameters, _ = locals_of(ast.FunctionDef(function.name, function.args, [], [], None))
+    declared = sorted(names - parameters - nonlocal_names)
     # A variable that is assigned in a nested function only must be one of this function.
     head += parsed(f"if 0: {' = '.join(declared)} = None") if declared else []
     statements = rewrite.block(body)
@@ -92,15 +88,7 @@ def converted(
     front, others = (others[:1], others[1:]) if docstring else ([], others)
     function.body = [*front, *declarations, *located(head, first), *others]
     if below:
-        run, call = as_run(function, function.body)
-        sites = ", ".join(f"{_FLOW}.Site(*{place!r})" for place in below)
-        (whole,) = parsed(f"return {_FLOW}.for_each_outcome(lambda: None, {sites})")
-        whole.value.args[0].body = call  # type: ignore[attr-defined]
-        function.body = located([*parsed(_IMPORT), run, whole], first)
-
-
-def _parameters(function: ast.FunctionDef) -> set[str]:
-    return locals_of(ast.FunctionDef(function.name, function.args, [], [], None))[0]
+        function.body = located([*head[:1], *run_for_each_outcome(function, _FLOW, below)], first)
 
 
 class _Function(ast.NodeTransformer):
