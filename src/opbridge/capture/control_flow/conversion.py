@@ -64,7 +64,8 @@ class Conversions:
     Attributes:
         functions: The functions.
         ends: The ``if`` statements whose branches contain the rest of their functions.
-        above: Functions that run once for each outcome of ``if`` statements in functions that they call.
+        above: By ``if`` statement, the functions above the one that it is in. The last runs once for each outcome; the
+            results of the others differ in form.
         on_sizes: Whether a condition on the sizes of inputs becomes a part of the program too.
         refusal: Why a function can't be converted, if there is one.
     """
