@@ -52,6 +52,8 @@ _SIZES = {
 }
 """Functions that take tensors of rank 0 as sizes, and the position of the first argument that may be one."""
 
+_NOT_SIZES = ("input", "tensor")
+
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 _active: contextvars.ContextVar[Constants | None] = contextvars.ContextVar("constants", default=None)
@@ -178,8 +180,8 @@ class Constants(TorchFunctionMode):
             self._read |= one.names
             return one.copy.item()
 
-        sizes, named = pytree.tree_map(number, (args[first:], kwargs))
-        return (*args[:first], *sizes), named
+        named = {key: one if key in _NOT_SIZES else pytree.tree_map(number, one) for key, one in kwargs.items()}
+        return (*args[:first], *pytree.tree_map(number, args[first:])), named
 
     def _note(self, tensor: Tensor, copy: Tensor, names: frozenset[str]) -> _Known | None:
         """Note what a tensor contains, unless a branch, which may not run, has written into it."""

@@ -5,7 +5,7 @@ This is for an ``if`` after which a function returns values of different forms, 
     def mask_of(tokens):                       def forward(self, tokens):
         mask = tokens == PAD                       def run(tokens):
         if not mask.any():                             return self.layers(tokens, mask_of(tokens))
-            return None                  ->        return flow.for_each_outcome(lambda: run(tokens), site)
+            return None                  ->        return flow.for_each_outcome(lambda: run(tokens), arguments, site)
         return mask
 
 In each run, Python decides the ``if``, and the runs become the branches of a ``torch.cond``. Its condition comes from a
