@@ -71,6 +71,13 @@ def register(commands: Commands) -> None:
         help="absent: a model that equals PyTorch as long as no value is NaN; exact: a longer model that is right for "
         "NaN too; auto (default): exact if the verification meets NaN",
     )
+    parser.add_argument(
+        "--kernels",
+        choices=("auto", "never", "always"),
+        default="auto",
+        help="opbridge's own compiled kernels; always: for each operator that has one, at least twice as fast as its "
+        "ONNX nodes; never: the model needs no library; auto (default): for factorizations of matrices and detection",
+    )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")
     add_bisection(parser)
@@ -113,6 +120,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         trace=arguments.trace,
         entry=entry.text,
         nan=arguments.nan,
+        kernels=arguments.kernels,
         progress=progress,
     )
     # An engine that can't run here is not verified, but this is not a failure; the verdict reports it.

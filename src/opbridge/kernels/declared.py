@@ -39,6 +39,11 @@ class KernelSpec:
         """
         return self.file if self.python is None else self.python.write(native=self.native)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this is opbridge's own kernel; one that the user declares for the same operator replaces it."""
+        return self.file.is_relative_to(Path(__file__).resolve().parents[1])
+
 
 _declared: dict[str, KernelSpec] = {}
 
@@ -96,8 +101,8 @@ def declare_python_kernel(kernel: PythonKernel, source: str, native: bool = Fals
 
 def _declare(spec: KernelSpec) -> KernelSpec:
     earlier = _declared.get(spec.target)
-    if earlier is not None and earlier.file != spec.file and not _is_of_catalog(earlier):
-        if _is_of_catalog(spec):
+    if earlier is not None and earlier.file != spec.file and not earlier.is_own:
+        if spec.is_own:
             return earlier
         raise InputError(
             f"{spec.target!r} has two kernels: {earlier.file.name} ({earlier.source}) and {spec.file.name} "
@@ -106,8 +111,3 @@ def _declare(spec: KernelSpec) -> KernelSpec:
         )
     _declared[spec.target] = spec
     return spec
-
-
-def _is_of_catalog(spec: KernelSpec) -> bool:
-    """Whether a kernel is opbridge's own, which one declared by the user for the same operator replaces."""
-    return spec.file.is_relative_to(Path(__file__).resolve().parents[1] / "catalog" / "ops")

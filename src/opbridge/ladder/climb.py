@@ -21,7 +21,7 @@ from opbridge.ladder.build import Built
 from opbridge.ladder.climb_torch import climb_torch
 from opbridge.ladder.climbed import Break, Climbed, ClimbedAll
 from opbridge.ladder.foreign_bodies import attach_bodies
-from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in
+from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in, uses_kernels_of_catalog
 from opbridge.ladder.model_proposer import ModelProposer
 from opbridge.ladder.program_proposer import ProgramProposer
 from opbridge.ladder.proposer import Attempt, Proposer
@@ -77,13 +77,14 @@ def climb(
     Raises:
         UnsupportedOperatorError: No rung is left for some operators (not in a dry run); all are named.
         TranslationError: A mapping fails and there is no other.
-        BuildError: A kernel does not compile; or there is neither a compiler nor a function body (not in a dry run).
+        BuildError: A kernel does not compile; or there is no compiler, and a node has no function body (not in a dry
+            run) or the user always wants kernels.
     """
     proposer = _proposer(model, catalog, engines, requested, dry)
     while True:
         proposed = proposer.propose(report)
         bodied = tuple(attach_bodies(proposed, catalog))
-        kernels, no_compiler = buildable(kernels_in(proposed), proposed, engines, dry=dry)
+        kernels, no_compiler = buildable(kernels_in(proposed, catalog), proposed, engines, dry=dry)
         built = {} if dry else build_kernels(kernels, engines, report)
         report("probing")
         targets = [kernel.target for kernel in kernels]
@@ -121,7 +122,9 @@ def _proposer(
 ) -> Proposer:
     if isinstance(model, ir.Model):
         return ModelProposer(model, catalog, engines, requested, dry=dry)
-    return ProgramProposer(model, catalog, engines, requested, dry=dry)
+    return ProgramProposer(
+        model, catalog, engines, requested, dry=dry, kernels=uses_kernels_of_catalog(catalog, engines)
+    )
 
 
 def _best_fit(

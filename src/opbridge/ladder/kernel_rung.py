@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.kernel_choice import ALWAYS, NEVER
 from opbridge.engines.base import Engine
 from opbridge.errors import BuildError
 from opbridge.kernels import numba_compiler
@@ -17,13 +19,29 @@ from opbridge.ladder.build import Built, build
 from opbridge.ladder.climbed import NoCompiler
 from opbridge.onnx_model.scopes import all_nodes
 
-__all__ = ["build_kernels", "buildable", "kernels_in"]
+__all__ = ["build_kernels", "buildable", "kernels_in", "uses_kernels_of_catalog"]
 
 
-def kernels_in(model: ir.Model) -> list[KernelSpec]:
-    """The declared kernels of the model's nodes, including those in subgraphs and function bodies."""
+def uses_kernels_of_catalog(catalog: Catalog, engines: Sequence[Engine]) -> bool:
+    """Whether to plan with the catalog's mappings to nodes with kernels, in place of others.
+
+    Raises:
+        BuildError: There is no compiler.
+    """
+    if catalog.kernels != ALWAYS or not any(engine.takes_kernels for engine in engines):
+        return False
+    find_compiler()
+    return True
+
+
+def kernels_in(model: ir.Model, catalog: Catalog) -> list[KernelSpec]:
+    """The declared kernels of the model's nodes, including those in subgraphs and function bodies.
+
+    opbridge's own are left out if the user never wants them.
+    """
     present = {f"{node.domain}::{node.op_type}" for node in all_nodes(model)}
-    return [kernel for kernel in declared_kernels() if kernel.target in present]
+    kernels = [kernel for kernel in declared_kernels() if kernel.target in present]
+    return [kernel for kernel in kernels if catalog.kernels != NEVER or not kernel.is_own]
 
 
 def buildable(

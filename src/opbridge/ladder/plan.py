@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from opbridge.catalog.complex.rules import with_complex_rules
 from opbridge.catalog.complex.simplify import simplify
-from opbridge.catalog.declare.catalog import RUNGS, Catalog
+from opbridge.catalog.declare.catalog import RUNGS, RUNGS_WITH_KERNELS, Catalog
 from opbridge.catalog.declare.nan import EXACT, keeping_nan
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
@@ -91,6 +91,7 @@ def plan(
     refused: frozenset[str] = frozenset(),
     rewrites: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     whole: torch.export.ExportedProgram | None = None,
+    kernels: bool = False,
 ) -> Plan:
     """Choose a rung for every operator of a captured program.
 
@@ -106,6 +107,7 @@ def plan(
         refused: The mappings not to use again (:meth:`Plan.mapping_of`), which failed or whose nodes an engine refused.
         rewrites: The rewrites that were used during the capture, with the lines that used them, for the list of steps.
         whole: The program in which to count the steps, if ``program`` has only its distinct operators.
+        kernels: Whether to use the mappings of the catalog to nodes with kernels; never in function bodies.
 
     Raises:
         TranslationError: A decomposition of the catalog or of the user fails on this model.
@@ -113,10 +115,11 @@ def plan(
     floor = opset or max((LOWEST_OPSET, *raised.values()))
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
     newest = opset or newest_opset
-    chosen = _choose(catalog, refused, mapped, newest, opset or min(newest, max(floor, served_opset)))
+    rungs = RUNGS_WITH_KERNELS if kernels else RUNGS
+    chosen = _choose(catalog, rungs, refused, mapped, newest, opset or min(newest, max(floor, served_opset)))
     kept = KeptNan(program, catalog.nan)
     recorder = _Recorder(kept)
-    translated = {key for key, spec in chosen.items() if spec.rung == "translate"}
+    translated = {key for key, spec in chosen.items() if spec.is_translation}
     dynamic = dynamic_axes(program, user_inputs(program))
     with under_opaque_aliases(program, translated) as aliases:
         native = {key for key, needs in mapped.items() if needs <= floor}
@@ -126,7 +129,7 @@ def plan(
     chosen.update({alias: chosen[key] for alias, key in aliases.items()})
     _normalize(decomposed)
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
-    needs = {key: spec.opset for key, spec in chosen.items() if spec.rung == "translate"}
+    needs = {key: spec.opset for key, spec in chosen.items() if spec.is_translation}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
     final, reason = _lowest_opset(decomposed, floor, mapped, needs)
     exact = kept.targets(decomposed)
@@ -176,7 +179,12 @@ def _reason(opset: int | None, raised: Mapping[str, int]) -> OpsetReason:
 
 
 def _choose(
-    catalog: Catalog, refused: frozenset[str], mapped: Mapping[Any, int], newest: int, served: int
+    catalog: Catalog,
+    rungs: Sequence[str],
+    refused: frozenset[str],
+    mapped: Mapping[Any, int],
+    newest: int,
+    served: int,
 ) -> dict[str, OpSpec]:
     """The mapping of the catalog or the user for each torch operator that they name, by target key.
 
@@ -190,11 +198,11 @@ def _choose(
         for overload_name in packet.overloads() if packet is not None else ():
             overload = getattr(packet, overload_name)
             key = target_key(overload)
-            lost = [rung for rung in RUNGS if f"{key}@{rung}" in refused]
-            spec = catalog.find(overload, refused=lost)
+            lost = [rung for rung in rungs if f"{key}@{rung}" in refused]
+            spec = catalog.find(overload, rungs=rungs, refused=lost)
             of_catalog = spec is not None and catalog.provider(spec) == "catalog"
             if spec is not None and spec.opset > (served if of_catalog else newest):
-                others = catalog.find(overload, refused=[*lost, spec.rung])
+                others = catalog.find(overload, rungs=rungs, refused=[*lost, spec.rung])
                 leaves_to_torch = key in mapped and of_catalog
                 spec = others or (None if leaves_to_torch else spec)
             if spec is not None:
@@ -346,7 +354,7 @@ def _translations(
     table: dict[Any, Callable[..., Any]] = {call: _unbound(call.emit) for call in calls}
     for target in (*(node.target for node in calls_in(program)), *_ADDED_BY_TORCH_ONNX):
         spec = chosen.get(target_key(target)) if isinstance(target, torch._ops.OpOverload) else None
-        if spec is not None and spec.rung == "translate":
+        if spec is not None and spec.is_translation:
             table[target] = _unbound(spec.function, target in exact)
     return table
 

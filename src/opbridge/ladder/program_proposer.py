@@ -46,12 +46,20 @@ class ProgramProposer:
         engines: The engines.
         requested: The opset and the IR version that the user requests.
         dry: Whether to try each distinct operator alone, with a placeholder for one that is not supported.
+        kernels: Whether to use the mappings of the catalog to nodes with kernels.
     """
 
     adaptations: tuple[Adaptation, ...] = ()
 
     def __init__(
-        self, captured: Captured, catalog: Catalog, engines: Sequence[Engine], requested: Versions, *, dry: bool
+        self,
+        captured: Captured,
+        catalog: Catalog,
+        engines: Sequence[Engine],
+        requested: Versions,
+        *,
+        dry: bool,
+        kernels: bool,
     ) -> None:
         self.last_resort = False
         self._captured = captured
@@ -60,6 +68,7 @@ class ProgramProposer:
         self._engines = engines
         self._requested = requested
         self._dry = dry
+        self._kernels = kernels
         # The mappings of torch.onnx begin at opset 18; the conversion to an older opset follows the translation.
         opset = requested.opset
         self._planned_opset = opset if opset is not None and opset >= LOWEST_OPSET else None
@@ -117,6 +126,7 @@ class ProgramProposer:
             refused=frozenset(self._refused),
             rewrites=self._captured.rewrites,
             whole=self._captured.program,
+            kernels=self._kernels,
         )
 
     def _translate(self, planned: Plan) -> Translated:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.capture.entry import Entry, load_entry
 from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.kernel_choice import AUTO, Kernels
 from opbridge.catalog.declare.nan import ABSENT, Nan
 from opbridge.catalog.declare.spec import declared_specs
 from opbridge.engines.base import Engine
@@ -112,9 +113,10 @@ def _refuse_torch_options(model: str, **options: Any) -> None:
             )
 
 
-def catalog_of(entry: Entry | OnnxEntry, ops: Ops, nan: Nan = ABSENT) -> Catalog:
-    """The catalog for a model, with the user's declarations, and with what its mappings do with NaN."""
-    return Catalog.load(ops, nan) if isinstance(entry, Entry) else declared_catalog(ops, entry.model)
+def catalog_of(entry: Entry | OnnxEntry, ops: Ops, nan: Nan = ABSENT, kernels: Kernels = AUTO) -> Catalog:
+    """The catalog for a model, with the user's declarations and choices."""
+    catalog = Catalog.load(ops, nan) if isinstance(entry, Entry) else declared_catalog(ops, entry.model)
+    return dataclasses.replace(catalog, kernels=kernels)
 
 
 def declared_catalog(ops: Ops, model: ir.Model) -> Catalog:

@@ -63,6 +63,7 @@ def export(
     time_limit: float | None = None,
     memory_limit: int | None = None,
     nan: str = "auto",
+    kernels: str = "auto",
     progress: Callable[[str], None] = quiet,
 ) -> Bundle:
     """Export a model for the engines, write a bundle, and verify it.
@@ -115,6 +116,10 @@ def export(
             NaN; "exact" for a model that also returns what PyTorch returns for NaN, in more nodes. Operators that
             detect NaN, and everything before them, are exact in both. "auto" is "absent" unless the verification meets
             NaN. ``special_values="require"`` implies "exact".
+        kernels: Which operators run opbridge's own compiled kernels: "auto" for those that ONNX nodes can express only
+            as a function with loops, such as factorizations of matrices, if a C++ compiler is installed; "always" for
+            each operator that has a kernel, at least twice as fast as its ONNX nodes; "never" for none, so that the
+            model needs no library unless you declared a kernel yourself.
         progress: A callback that receives the name of each stage as it begins.
 
     Raises:
@@ -123,7 +128,9 @@ def export(
         TranslationError: A mapping fails.
         InputError: The arguments do not fit the model, or the bundle can't be written.
         EngineNotInstalledError: An engine is not installed.
+        BuildError: A kernel can't be built.
     """
+    from opbridge.catalog.declare.kernel_choice import checked_kernels
     from opbridge.catalog.declare.nan import ABSENT, AUTO, EXACT, checked_nan
     from opbridge.engines.versions import Versions
     from opbridge.proof.verify.modes import REQUIRE, Modes
@@ -151,6 +158,7 @@ def export(
         contract,
         may_become_exact=nan == AUTO,
     )
+    choice = checked_kernels(kernels)
     check_destination(path, overwrite=overwrite)
     chosen = engines_named(engines, progress)
     given = opened(
@@ -167,7 +175,7 @@ def export(
         assume=assume,
     )
     with limited(time_limit=time_limit, memory_limit=memory_limit), exporting():
-        source = open_source(given, catalog_of(given, ops, contract), progress)
+        source = open_source(given, catalog_of(given, ops, contract, choice), progress)
         try:
             return _export(source, chosen, options, progress)
         except _NanFoundError:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from opbridge.catalog.declare.kernel_choice import AUTO, Kernels
 from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.catalog.declare.spec import OPS_FILE_PREFIX, OpSpec, declared_specs, specs_of
 from opbridge.errors import InputError
@@ -26,13 +27,16 @@ from opbridge.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RUNGS", "SOURCES", "Catalog", "Ops"]
+__all__ = ["RUNGS", "RUNGS_WITH_KERNELS", "SOURCES", "Catalog", "Ops"]
 
 Ops = Sequence[str | Path | ModuleType | Callable[..., Any]]
 """Operator declarations passed by a user: files, folders, modules and decorated functions."""
 
 RUNGS = ("decompose", "translate", "function")
 """The rungs of mappings, the cheapest first."""
+
+RUNGS_WITH_KERNELS = ("kernel", *RUNGS)
+"""The same if the user always wants kernels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +47,13 @@ class Catalog:
         user: The user's declarations.
         builtin: The declarations of ``opbridge.catalog.ops``.
         nan: What the mappings do with NaN.
+        kernels: Whether to use the kernels of ``opbridge.catalog.ops``.
     """
 
     user: tuple[OpSpec, ...]
     builtin: tuple[OpSpec, ...]
     nan: Nan = EXACT
+    kernels: Kernels = AUTO
 
     @classmethod
     def load(cls, ops: Ops = (), nan: Nan = EXACT) -> Catalog:
@@ -102,7 +108,7 @@ class Catalog:
         for level in self._by_name:
             found = [spec for spec in level.get(name, ()) if spec.rung in wanted and _matches(spec.target, overload)]
             if found:
-                return min(found, key=lambda spec: ("." not in spec.target, RUNGS.index(spec.rung)))
+                return min(found, key=lambda spec: ("." not in spec.target, RUNGS_WITH_KERNELS.index(spec.rung)))
         return None
 
     @functools.cached_property

@@ -20,9 +20,19 @@ from typing import Any, Literal, TypeVar
 from opbridge.errors import InputError
 from opbridge.torch_graph import LOWEST_OPSET
 
-__all__ = ["OpSpec", "Sample", "body_for", "decomposition", "fake_for", "rewrite", "specs_of", "translation"]
+__all__ = [
+    "OpSpec",
+    "Sample",
+    "body_for",
+    "decomposition",
+    "fake_for",
+    "kernel_translation",
+    "rewrite",
+    "specs_of",
+    "translation",
+]
 
-Mapping_ = Literal["rewrite", "decompose", "translate", "function", "fake"]
+Mapping_ = Literal["rewrite", "decompose", "translate", "function", "kernel", "fake"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPS_FILE_PREFIX = "opbridge_user_ops_"
@@ -69,6 +79,11 @@ class OpSpec:
     samples: Callable[[], Sequence[Sample]] | None = None
     overrides: str = ""
     source: str = ""
+
+    @property
+    def is_translation(self) -> bool:
+        """Whether the function writes ONNX nodes."""
+        return self.rung in ("translate", "kernel")
 
     @property
     def summary(self) -> str:
@@ -202,6 +217,21 @@ def translation(
 
     def decorate(function: F) -> F:
         declare(OpSpec(target, "translate", function, opset, samples, overrides, _source(function)))
+        return function
+
+    return decorate
+
+
+def kernel_translation(target: str) -> Callable[[F], F]:
+    """Define an operator of the catalog, which has another mapping too, by custom nodes with kernels and bodies.
+
+    It is used in place of the other mapping if the user exports with ``kernels="always"``. The kernel must be at least
+    twice as fast as the nodes of the other mapping, by ``benchmarks/catalog.py``.
+    """
+    _check_target(target, "kernel_translation")
+
+    def decorate(function: F) -> F:
+        declare(OpSpec(target, "kernel", function, LOWEST_OPSET, None, "", _source(function)))
         return function
 
     return decorate

@@ -86,7 +86,7 @@ def attach(
     changes += [Change(item.what, item.nodes) for item in converted]
     for target in attach_bodies(own, catalog):
         changes.append(Change(f"{target} has a body", _nodes(own, target)))
-    kernels = kernels_in(own)
+    kernels = kernels_in(own, catalog)
     libraries = build_kernels(kernels, [get(name) for name in engines], lambda stage: None)
     for engine in libraries:
         changes += [

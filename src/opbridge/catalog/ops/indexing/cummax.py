@@ -1,15 +1,21 @@
-"""The cumulative maximum and its index, as ONNX Loops of log2(length) iterations."""
+"""The cumulative maximum and its index, as ONNX Loops of log2(length) iterations, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar, Union
 
+import torch
 from onnxscript import BFLOAT16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, script
 from onnxscript import opset18 as op
+from torch import Tensor
 
+from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.catalog.declare.nan import keeps_nan
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
 from opbridge.catalog.formulas.element_types import FLOATS
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::CumMax", "cummax.h")
 
 # onnxscript reads typing.Union, and not the | of types.
 Element = TypeVar("Element", bound=Union[FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, INT16, INT8, UINT8])  # noqa: UP007
@@ -64,6 +70,23 @@ def cummax(self: Any, dim: int) -> Any:
     shape = op.Constant(value_ints=[-1] + [1] * (len(self.shape) - 1 - axis))
     met = op.Mul(op.Cast(is_met, to=INT32.dtype), op.Reshape(places, shape))
     return values, op.Cast(_running_maximum(met, axis=axis), to=INT64.dtype)
+
+
+@kernel_translation("aten::cummax")
+def cummax_with_kernel(self: Any, dim: int) -> Any:
+    """The cumulative maximum along ``dim``, and the index of its latest occurrence; NaN counts as the largest.
+
+    cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
+    """
+    if len(self.shape) == 0:
+        return cummax(self, dim)
+    return custom_node("opbridge::CumMax", self, num_outputs=2, dim=dim)
+
+
+@body_for("opbridge::CumMax")
+def body(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    return torch.cummax(x, dim)
 
 
 def _number(value: float, like: Any) -> Any:

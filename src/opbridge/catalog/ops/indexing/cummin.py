@@ -1,11 +1,18 @@
-"""The cumulative minimum, by the cumulative maximum in reversed order."""
+"""The cumulative minimum, by the cumulative maximum in reversed order, or as a custom node with a kernel."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation
+from opbridge.catalog.ops.indexing.cummax import cummax
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::CumMin", "cummax.h")
 
 
 @decomposition("aten::cummin")
@@ -22,3 +29,20 @@ def cummin(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         return -values, indices
     values, indices = torch.cummax(~self, dim)
     return ~values, indices
+
+
+@kernel_translation("aten::cummin")
+def cummin_with_kernel(self: Any, dim: int) -> Any:
+    """The cumulative minimum along ``dim``, and the index of its latest occurrence; NaN counts as the smallest.
+
+    cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
+    """
+    if len(self.shape) == 0:
+        return cummax(self, dim)  # Both are the element itself.
+    return custom_node("opbridge::CumMin", self, num_outputs=2, dim=dim)
+
+
+@body_for("opbridge::CumMin")
+def body(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    return torch.cummin(x, dim)

@@ -1,4 +1,4 @@
-"""Binary search in sorted rows, as an ONNX Loop of log2(row length) iterations."""
+"""Binary search in sorted rows, as an ONNX Loop of log2(row length) iterations, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from onnxscript import BOOL, INT32, INT64, script
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, translation
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::SearchSorted", "searchsorted.h")
 
 
 @script()
@@ -77,10 +81,42 @@ def searchsorted(
     would need memory for all pairs. The steps are the same as in PyTorch (aten/src/ATen/native/Bucketization.cpp), so
     that the results agree also for unsorted rows and NaN.
     """
-    row = sorted_sequence
-    values = self
-    is_shared = len(row.shape) <= 1
-    if is_shared:
+    row, values = _alike(sorted_sequence, self, sorter)
+    length = op.Squeeze(op.Shape(row, start=-1), op.Constant(value_ints=[0]))
+    before_equal = op.Cast(op.Constant(value_int=int(not (right or side == "right"))), to=BOOL.dtype)
+    return _as_result(_insertion_points(row, values, length, before_equal), self, sorted_sequence, out_int32)
+
+
+@kernel_translation("aten::searchsorted.Tensor")
+def searchsorted_with_kernel(
+    sorted_sequence: Any,
+    self: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """The index at which each value would be inserted to keep its row sorted.
+
+    searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None,
+    Tensor? sorter=None) -> Tensor
+    """
+    row, values = _alike(sorted_sequence, self, sorter)
+    found = custom_node("opbridge::SearchSorted", row, values, right=right or side == "right")
+    return _as_result(found, self, sorted_sequence, out_int32)
+
+
+@body_for("opbridge::SearchSorted")
+def body(rows: Tensor, values: Tensor, right: int) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.searchsorted(rows, values, right=bool(right))
+
+
+def _alike(sorted_sequence: Any, self: Any, sorter: Any) -> tuple[Any, Any]:
+    """The rows and the values in one element type that has an order; both flat if all values share one row."""
+    row, values = sorted_sequence, self
+    if len(row.shape) <= 1:
         row, values = _flat(row), _flat(values)
     if sorted_sequence.dtype != self.dtype:  # As in PyTorch, the type of the result of an operation with both.
         common = torch.promote_types(*(ir.tensor_adapters.to_torch_dtype(x.dtype) for x in (sorted_sequence, self)))
@@ -90,11 +126,12 @@ def searchsorted(
         row, values = op.Cast(row, to=INT32.dtype), op.Cast(values, to=INT32.dtype)
     if sorter is not None:
         row = op.GatherElements(row, op.Reshape(sorter, op.Shape(row), allowzero=1), axis=-1)
-    length = op.Squeeze(op.Shape(row, start=-1), op.Constant(value_ints=[0]))
-    before_equal = op.Cast(op.Constant(value_int=int(not (right or side == "right"))), to=BOOL.dtype)
-    found = _insertion_points(row, values, length, before_equal)
+    return row, values
+
+
+def _as_result(found: Any, self: Any, sorted_sequence: Any, out_int32: bool) -> Any:
     if len(self.shape) == 0:
         found = op.Squeeze(found)
-    elif is_shared:
+    elif len(sorted_sequence.shape) <= 1:
         found = op.Reshape(found, op.Shape(self), allowzero=1)
     return op.Cast(found, to=INT32.dtype) if out_int32 else found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import decomposition, rewrite
 
 _SUM, _MAX = 0, 2
 _WHY = "torch's mapping loops over the bags, and computes in float32"
@@ -71,6 +73,48 @@ def embedding_bag_forward(
     """
     padding = None if padding_idx < 0 else padding_idx
     return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)
+
+
+@rewrite("torch.nn.functional.embedding_bag")
+def bags_of_one_size(
+    original: Callable[..., Tensor],
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Bags that are the rows of a matrix of indices: one ``embedding`` and a reduction, without offsets."""
+    if input.dim() != 2 or weight.dim() != 2 or offsets is not None or max_norm is not None:
+        return NotImplemented
+    if mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
+        return NotImplemented
+    size = input.shape[1]
+    if mode == "max" and not (isinstance(size, int) and size > 0):
+        return NotImplemented
+    rows = torch.nn.functional.embedding(input, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(2)
+    counts: Any = size
+    if padding_idx is not None:
+        is_padding = (input == padding_idx % weight.shape[0]).unsqueeze(2)
+        rows = torch.where(is_padding, -math.inf if mode == "max" else 0.0, rows)
+        counts = (~is_padding).sum(1)
+    if mode == "max":
+        largest = rows.amax(1)
+        return largest if padding_idx is None else torch.where(counts > 0, largest, 0.0)
+    total = rows.sum(1)
+    if mode == "sum":
+        return total
+    if isinstance(counts, Tensor):
+        return total / counts.clamp_min(1)
+    return total / torch.sym_max(counts, 1)
 
 
 def _bags(
