@@ -29,8 +29,8 @@ void add(const T* row, const T* weight, int64_t columns, T* total) {
     for (int64_t i = 0; i < columns; ++i) total[i] += row[i];
 }
 
-template <class T>
-void keep_largest(const T* row, int64_t index, bool is_first, int64_t columns, T* largest, int64_t* which) {
+template <class T, class I>
+void keep_largest(const T* row, I index, bool is_first, int64_t columns, T* largest, I* which) {
   for (int64_t i = 0; i < columns; ++i)
     if (is_first || row[i] > largest[i]) {
       largest[i] = row[i];
@@ -38,32 +38,32 @@ void keep_largest(const T* row, int64_t index, bool is_first, int64_t columns, T
     }
 }
 
-template <class T>
+template <class T, class I>
 void run(opbridge::Call& call) {
   const auto table = call.input<T>(0);
-  const auto indices = call.input<int64_t>(1), offsets = call.input<int64_t>(2);
+  const auto indices = call.input<I>(1), offsets = call.input<I>(2);
   const T* weights = call.has_input(3) ? call.input<T>(3).data() : nullptr;
   const auto result = call.output<T>(0);
-  int64_t* bag_of = call.has_output(1) ? call.output<int64_t>(1).data() : nullptr;
-  int64_t* sizes = call.has_output(2) ? call.output<int64_t>(2).data() : nullptr;
-  int64_t* which = call.has_output(3) ? call.output<int64_t>(3).data() : nullptr;
+  I* bag_of = call.has_output(1) ? call.output<I>(1).data() : nullptr;
+  I* sizes = call.has_output(2) ? call.output<I>(2).data() : nullptr;
+  I* which = call.has_output(3) ? call.output<I>(3).data() : nullptr;
   const int64_t mode = call.attribute_int("mode"), padding = call.attribute_int("padding_idx");
   const int64_t bags = bag_count(call), rows = table.size(0), columns = table.size(1);
-  if (mode != maximum && which != nullptr) std::fill_n(which, call.output<int64_t>(3).count(), int64_t{0});
-  if (mode == sum && sizes != nullptr) std::fill_n(sizes, call.output<int64_t>(2).count(), int64_t{0});
+  if (mode != maximum && which != nullptr) std::fill_n(which, call.output<I>(3).count(), I(0));
+  if (mode == sum && sizes != nullptr) std::fill_n(sizes, call.output<I>(2).count(), I(0));
   call.parallel_for(bags, 1 + 256 / (columns + 1), [&](int64_t begin, int64_t end) {
     for (int64_t bag = begin; bag < end; ++bag) {
       T* out = result.data() + bag * columns;
-      int64_t* places = mode == maximum && which != nullptr ? which + bag * columns : nullptr;
+      I* places = mode == maximum && which != nullptr ? which + bag * columns : nullptr;
       std::fill_n(out, columns, T(0));
-      if (places != nullptr) std::fill_n(places, columns, int64_t{0});
+      if (places != nullptr) std::fill_n(places, columns, I(0));
       const int64_t first = offsets[bag], last = bag + 1 < bags ? offsets[bag + 1] : indices.count();
       call.check(first >= 0 && first <= last && last <= indices.count(), "the offsets do not ascend from 0 to ",
                  indices.count(), " at bag ", bag);
       int64_t size = 0;
       for (int64_t position = first; position < last; ++position) {
-        if (bag_of != nullptr) bag_of[position] = bag;
-        const int64_t index = indices[position];
+        if (bag_of != nullptr) bag_of[position] = static_cast<I>(bag);
+        const I index = indices[position];
         call.check(index >= 0 && index < rows, "index ", index, " is outside of the table's ", rows, " rows");
         if (index == padding) continue;
         const T* row = table.data() + index * columns;
@@ -73,8 +73,8 @@ void run(opbridge::Call& call) {
       }
       if (mode == mean && size > 0)
         for (int64_t i = 0; i < columns; ++i) out[i] /= static_cast<T>(size);
-      if (mode != sum && sizes != nullptr) sizes[bag] = size;
-      if (mode == mean && which != nullptr) which[bag] = size;
+      if (mode != sum && sizes != nullptr) sizes[bag] = static_cast<I>(size);
+      if (mode == mean && which != nullptr) which[bag] = static_cast<I>(size);
     }
   });
 }
@@ -82,6 +82,6 @@ void run(opbridge::Call& call) {
 }  // namespace embedding_bag
 
 OPBRIDGE_OPERATOR(embedding_bag::run, embedding_bag::shape,
-                  "opbridge::EmbeddingBag(T table, int64 indices, int64 offsets, T? weights, int mode, int padding_idx, "
-                  "int include_last_offset) -> (T result, int64? bag_of, int64? sizes, int64? which)",
-                  opbridge::types<float, double>)
+                  "opbridge::EmbeddingBag(T table, I indices, I offsets, T? weights, int mode, int padding_idx, "
+                  "int include_last_offset) -> (T result, I? bag_of, I? sizes, I? which)",
+                  opbridge::types<float, double>, opbridge::types<int32_t, int64_t>)

@@ -126,6 +126,7 @@ def _bags(
     include_last_offset: bool,
     padding_idx: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dtype = torch.promote_types(indices.dtype, offsets.dtype)
     starts = (offsets[:-1] if include_last_offset else offsets).long()
     bag = torch.searchsorted(starts, torch.arange(indices.shape[0]), right=True) - 1
     rows = weight.index_select(0, indices)
@@ -140,11 +141,12 @@ def _bags(
     sizes = torch.zeros_like(starts).index_add(0, bag, counts)
     if mode == _MAX:
         largest, which = _largest(rows, indices, bag, counts > 0, sizes)
-        return largest, bag, sizes, which
+        return largest, bag.to(dtype), sizes.to(dtype), which.to(dtype)
     total = _nothing(rows, starts).index_add(0, bag, rows)
     if mode == _SUM:
-        return total, bag, torch.zeros_like(offsets), torch.zeros_like(offsets)
-    return total / sizes.clamp_min(1).unsqueeze(1).to(total.dtype), bag, sizes, sizes.clone()
+        return total, bag.to(dtype), torch.zeros_like(offsets, dtype=dtype), torch.zeros_like(offsets, dtype=dtype)
+    mean = total / sizes.clamp_min(1).unsqueeze(1).to(total.dtype)
+    return mean, bag.to(dtype), sizes.to(dtype), sizes.to(dtype, copy=True)
 
 
 def _nothing(rows: Tensor, starts: Tensor) -> Tensor:

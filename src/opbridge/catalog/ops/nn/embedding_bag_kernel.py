@@ -72,7 +72,8 @@ def embedding_bag_forward(
 def _bags(
     weight: Any, indices: Any, offsets: Any, mode: int, factors: Any, include_last_offset: bool, padding_idx: int
 ) -> Any:
-    indices, offsets = (x if x.dtype == INT64.dtype else op.Cast(x, to=INT64.dtype) for x in (indices, offsets))
+    if indices.dtype != offsets.dtype:
+        indices, offsets = (op.Cast(x, to=INT64.dtype) for x in (indices, offsets))
     return custom_node(
         "opbridge::EmbeddingBag",
         weight,
