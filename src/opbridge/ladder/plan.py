@@ -32,6 +32,7 @@ from opbridge.torch_graph.dimensions import dynamic_axes
 from opbridge.torch_graph.float64_sizes import compute_sizes_in_float64
 from opbridge.torch_graph.floor_divisions import floor_negative_quotients
 from opbridge.torch_graph.promoted_results import promote_integers_beside_numbers, shield_results
+from opbridge.torch_graph.row_indices import reduce_whole_slices
 from opbridge.torch_graph.signature import user_inputs
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_branches import branches_apart
@@ -285,6 +286,7 @@ def _normalize(decomposed: torch.export.ExportedProgram) -> None:
     without_bit_operations(decomposed)
     compute_sizes_in_float64(decomposed)
     floor_negative_quotients(decomposed)
+    reduce_whole_slices(decomposed)
 
 
 def _check_dynamic(before: Mapping[str, tuple[int, ...]], decomposed: torch.export.ExportedProgram) -> None:
