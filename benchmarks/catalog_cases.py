@@ -38,7 +38,6 @@ class Case:
 _DYNAMIC = "takes part where a size is dynamic only"
 _EMPTY = "takes part where a tensor is empty only"
 _RANK_0 = "takes part at rank 0 only"
-_MODULE = "converts a module while a model is captured"
 
 NOT_TIMED: Mapping[str, str] = {
     "aten::bmm": _EMPTY,
@@ -55,49 +54,9 @@ NOT_TIMED: Mapping[str, str] = {
     "prims::remainder": "takes part on engines without float64 only",
     "aten::sym_numel": _DYNAMIC,
     "aten::topk": _RANK_0,
-    "torch.Tensor.chunk": _DYNAMIC,
-    "torch.div": _DYNAMIC,
-    "torch.Tensor.histogram": _DYNAMIC,
-    "torch.Tensor.kron": _DYNAMIC,
-    "torch.Tensor.take_along_dim": _DYNAMIC,
-    "torch.Tensor.unsafe_chunk": _DYNAMIC,
-    "torch.bilinear": _DYNAMIC,
-    "torch.chunk": _DYNAMIC,
-    "torch.combinations": _DYNAMIC,
-    "torch.conv1d": _DYNAMIC,
-    "torch.conv2d": _DYNAMIC,
-    "torch.conv3d": _DYNAMIC,
-    "torch.cosine_similarity": _DYNAMIC,
-    "torch.gradient": _DYNAMIC,
-    "torch.hash_tensor": _DYNAMIC,
-    "torch.histogram": _DYNAMIC,
-    "torch.kron": _DYNAMIC,
-    "torch.linalg.matrix_norm": _DYNAMIC,
-    "torch.linalg.multi_dot": _DYNAMIC,
-    "torch.linalg.norm": _DYNAMIC,
-    "torch.nn.Module.bfloat16": _MODULE,
-    "torch.nn.Module.double": _MODULE,
-    "torch.nn.Module.float": _MODULE,
-    "torch.nn.Module.half": _MODULE,
-    "torch.nn.Module.to": _MODULE,
-    "torch.nn.functional.cross_entropy": _DYNAMIC,
-    "torch.nn.functional.fractional_max_pool3d_with_indices": _DYNAMIC,
-    "torch.nn.functional.group_norm": _DYNAMIC,
-    "torch.nn.functional.linear_cross_entropy": _DYNAMIC,
-    "torch.nn.functional.pad": _DYNAMIC,
-    "torch.take_along_dim": _DYNAMIC,
-    "torch.unsafe_chunk": _DYNAMIC,
-    "torchvision.models.detection.transform.GeneralizedRCNNTransform.batch_images": _DYNAMIC,
-    "torchvision.models.detection.transform._resize_image_and_masks": _DYNAMIC,
-    "torchvision.transforms._functional_tensor._pad_symmetric": _DYNAMIC,
-    "torchvision.ops.poolers._infer_scale": "computes one number while a model is captured",
     "opbridge::LuFactorPairs": "is for complex matrices; the cases are real",
     "opbridge::francis_sweep": "is a step of opbridge::Eig",
     "opbridge::lu_factor_pairs": "is for complex matrices; the cases are real",
-    "transformers.models.switch_transformers.modeling_switch_transformers.SwitchTransformersExperts.forward": (
-        "is a loop of other operators over the experts"
-    ),
-    "transformers.utils.generic.torch_int": "computes one number while a model is captured",
 }
 """Targets without a case, each with the reason."""
 
@@ -222,8 +181,8 @@ def _puts(n: int) -> tuple[Any, ...]:
 INDEXING: Table = {
     "aten::bincount": (lambda x: torch.bincount(x, minlength=1000), lambda n: (torch.randint(0, 1000, (n,)),)),
     "aten::bucketize": (torch.bucketize, lambda n: (square(n), torch.linspace(-3, 3, 1000))),
-    "aten::cummax": (lambda x: torch.cummax(x, -1), one),
-    "aten::cummin": (lambda x: torch.cummin(x, -1), one),
+    "aten::cummax opbridge::CumMax": (lambda x: torch.cummax(x, -1), one),
+    "aten::cummin opbridge::CumMin": (lambda x: torch.cummin(x, -1), one),
     "aten::_unsafe_index_put": (
         lambda x, i, v: torch.ops.aten._unsafe_index_put(x, [i], v),
         lambda n: (square(n), torch.randperm(side(n), dtype=torch.int32), square(n)),
@@ -258,7 +217,7 @@ INDEXING: Table = {
         lambda x, i, v: torch.scatter_reduce(x, 1, i, v, "mean"),
         lambda n: (square(n), _integers(n, side(n)), square(n)),
     ),
-    "aten::searchsorted.Tensor": (
+    "aten::searchsorted.Tensor opbridge::SearchSorted": (
         torch.searchsorted,
         lambda n: (torch.sort(torch.randn(side(n), 1000)).values, square(n)),
     ),
