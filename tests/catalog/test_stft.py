@@ -29,8 +29,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "normalized": {"n_fft": 60, "window": _window(60), "normalized": True, "center": False},
     "all frequencies": {"n_fft": 60, "window": _window(60), "onesided": False},
     "aligned to the window": {"n_fft": 60, "center": False, "win_length": 40, "align_to_window": True},
-    "the engine's own": {"n_fft": 64, "window": _window(64)},
-    "the engine's own, aligned": {"n_fft": 64, "center": False, "win_length": 40, "align_to_window": True},
+    "a power of two": {"n_fft": 64, "window": _window(64)},
+    "the engine's own": {"n_fft": 1024, "window": _window(1024)},
+    "a power of two, aligned": {"n_fft": 64, "center": False, "win_length": 40, "align_to_window": True},
     "of long frames": {"n_fft": 2100, "window": _window(2100)},
     "a complex window": {"n_fft": 60, "window": torch.polar(_window(60), torch.arange(60.0)), "onesided": False},
     "a window of another type": {"n_fft": 64, "window": _window(64).double()},
@@ -90,10 +91,10 @@ def test_spectra_are_as_exact_as_those_of_pytorch(names: list[str], tmp_path: Pa
         assert error <= 8 * max(float((one - exact).abs().max()), 1e-13), name
 
 
-def test_the_engines_own_transform_is_used_where_it_is_exact(tmp_path: Path) -> None:
+def test_the_engines_own_transform_is_used_for_long_frames_where_it_is_exact(tmp_path: Path) -> None:
     for name, operator in (("as Whisper has it", "Conv"), ("the engine's own", "STFT")):
         bundle = opbridge.export(
-            Spectra([OPTIONS[name]]), (torch.randn(1, 800),), path=tmp_path / operator, verify=False
+            Spectra([OPTIONS[name]]), (torch.randn(1, 2048),), path=tmp_path / operator, verify=False
         )
         model = ir.load(bundle.model_file("onnxruntime"))
         assert {node.op_type for node in model.graph} & {"Conv", "STFT", "DFT"} == {operator}
