@@ -1,0 +1,1 @@
+"""The passes of ONNX Runtime."""

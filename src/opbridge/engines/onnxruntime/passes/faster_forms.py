@@ -1,0 +1,161 @@
+"""Writes operators whose CPU kernels are slow in the form of others that are fast, with the same results.
+
+Measured with ONNX Runtime 1.32 on one thread of an x86-64 processor: a Softmax over the channels of an image takes ten
+times as long as its formula, PRelu three times (with one slope for all channels, ten times as long as LeakyRelu), and
+nearest-neighbor resizing of a volume six times as long as three Gathers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from opbridge.engines.versions import SYMBOLIC
+from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
+from opbridge.onnx_model.names import describe_node
+from opbridge.onnx_model.opsets.building import Builder, Names
+from opbridge.onnx_model.scopes import all_nodes
+
+if TYPE_CHECKING:
+    from opbridge.engines.base import Engine
+    from opbridge.kernels.library import KernelOperator
+
+__all__ = ["FasterFormsPass"]
+
+ORDER = 17
+"""This pass runs before casts are inserted around nodes without a kernel."""
+
+_FEW = 2**14
+"""The number of elements up to which the overhead of more nodes outweighs the gain."""
+
+
+def for_engine(model: ir.Model, engine: Engine, kernels: Sequence[KernelOperator]) -> FasterFormsPass | None:
+    """For a model with such an operator."""
+    opset = model.opset_imports.get("", 0)
+    return FasterFormsPass() if any(_form_of(node, opset) for node in all_nodes(model)) else None
+
+
+class FasterFormsPass(ir.passes.InPlacePass):
+    """Replace each such node by the nodes of its faster form."""
+
+    def call(self, model: ir.Model) -> AdaptationResult:
+        """Change ``model`` in place; the result lists the changed nodes."""
+        opset, names = model.opset_imports.get("", 0), Names(model)
+        changed: dict[str, list[str]] = {}
+        for node in list(all_nodes(model)):
+            form = _form_of(node, opset)
+            if form is not None:
+                changed.setdefault(node.op_type, []).append(describe_node(node))
+                _replace(node, form(Builder(node, opset, names, lambda made: None), node))
+        for node in all_nodes(model):
+            node.version = None
+        adaptations = tuple(
+            Adaptation(f"{op_type} is written with operators that ONNX Runtime runs faster", tuple(nodes))
+            for op_type, nodes in changed.items()
+        )
+        return AdaptationResult(model, bool(changed), adaptations)
+
+
+_Form = Callable[[Builder, ir.Node], ir.Value]
+
+
+def _form_of(node: ir.Node, opset: int) -> _Form | None:
+    """The function that writes the faster form of a node; None if there is none."""
+    if node.domain or node.op_type not in _FORMS or opset < 13 or SYMBOLIC in node.metadata_props:
+        return None
+    x = node.inputs[0]
+    if x is None or x.dtype is not ir.DataType.FLOAT or x.shape is None:
+        return None
+    form, applies = _FORMS[node.op_type]
+    return form if applies(node, x.shape) else None
+
+
+def _is_large(shape: ir.Shape) -> bool:
+    sizes = [size for size in shape if isinstance(size, int)]
+    return len(sizes) < len(shape) or math.prod(sizes) >= _FEW
+
+
+def _is_inner(node: ir.Node, shape: ir.Shape) -> bool:
+    """Whether a Softmax is over an axis that has others after it."""
+    axis = node.attributes.get_int("axis", -1) % len(shape)
+    return any(size != 1 for size in list(shape)[axis + 1 :]) and _is_large(shape)
+
+
+def _softmax(op: Builder, node: ir.Node) -> ir.Value:
+    (x,), axis = node.inputs, node.attributes.get_int("axis", -1)
+    below = op.Sub(x, _reduced(op, "ReduceMax", x, axis, since=18))
+    powers = op.Exp(below)
+    total = _reduced(op, "ReduceSum", powers, axis, since=13)
+    return op.Div(powers, total) if node.op_type == "Softmax" else op.Sub(below, op.Log(total))
+
+
+def _reduced(op: Builder, op_type: str, x: ir.Value, axis: int, since: int) -> ir.Value:
+    """A reduction of one axis, which is kept; since some opset the axes are an input."""
+    if op.opset < since:
+        return op.make(op_type, x, axes=[axis], keepdims=1)
+    return op.make(op_type, x, op.constant(np.array([axis])), keepdims=1)
+
+
+def _parametric_relu(op: Builder, node: ir.Node) -> ir.Value:
+    x, slope = node.inputs
+    number = ir.convenience.get_const_tensor(slope)
+    if number is not None and number.size == 1:
+        return op.LeakyRelu(x, alpha=float(number.numpy().item()))
+    return op.Add(op.Relu(x), op.Mul(op.Min(x, 0.0), slope))
+
+
+def _is_of_one_rank(node: ir.Node, shape: ir.Shape) -> bool:
+    """Whether the result of a PRelu has the rank of its input, also where LeakyRelu ignores the slope's."""
+    slope = node.inputs[1]
+    return slope is not None and slope.shape is not None and len(slope.shape) <= len(shape) and _is_large(shape)
+
+
+_NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def _repeats(node: ir.Node) -> Mapping[int, int]:
+    """How many times a Resize repeats each element along an axis; empty if it does something else."""
+    if any(node.attributes.get_string(name, "") != value for name, value in _NEAREST.items()) or len(node.inputs) < 3:
+        return {}
+    scales = ir.convenience.get_const_tensor(node.inputs[2]) if node.inputs[2] is not None else None
+    if scales is None or scales.size == 0 or "axes" in node.attributes:
+        return {}
+    factors = scales.numpy().tolist()
+    whole = all(factor == int(factor) >= 1 for factor in factors)
+    return {axis: int(factor) for axis, factor in enumerate(factors) if factor != 1} if whole else {}
+
+
+def _is_volume(node: ir.Node, shape: ir.Shape) -> bool:
+    """Whether a Resize repeats the elements of a volume of known size."""
+    return len(shape) == 5 and bool(repeats := _repeats(node)) and all(isinstance(shape[axis], int) for axis in repeats)
+
+
+def _resized(op: Builder, node: ir.Node) -> ir.Value:
+    result: Any = node.inputs[0]
+    # The last axis first: the copies of the others then are longer.
+    for axis, times in sorted(_repeats(node).items(), reverse=True):
+        places = np.repeat(np.arange(node.inputs[0].shape[axis]), times)  # type: ignore[union-attr, index]
+        result = op.Gather(result, op.constant(places), axis=axis)
+    return result
+
+
+_FORMS: Mapping[str, tuple[_Form, Callable[[ir.Node, ir.Shape], bool]]] = {
+    "Softmax": (_softmax, _is_inner),
+    "LogSoftmax": (_softmax, _is_inner),
+    "PRelu": (_parametric_relu, _is_of_one_rank),
+    "Resize": (_resized, _is_volume),
+}
+
+
+def _replace(node: ir.Node, new: ir.Value) -> None:
+    """Use ``new`` in place of the node's output, under the name of that output."""
+    (old,) = node.outputs
+    new.type, new.shape = old.type, old.shape
+    new.name, old.name = old.name, f"{old.name}_slow"
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)

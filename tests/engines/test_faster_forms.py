@@ -1,0 +1,64 @@
+"""Operators that ONNX Runtime's CPU kernels run slowly, and the forms that replace them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from roundtrip import travel
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.newest
+
+
+class Call(torch.nn.Module):
+    """Calls a function."""
+
+    def __init__(self, function: Any, slope: Any = None) -> None:
+        super().__init__()
+        self.function = function
+        self.slope = None if slope is None else torch.nn.Parameter(slope)
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x) if self.slope is None else self.function(x, self.slope)
+
+
+IMAGE, VOLUME = torch.randn(2, 8, 40, 40), torch.randn(1, 3, 4, 5, 6)
+SLOPES = torch.linspace(-1, 2, 8)
+
+CASES: dict[str, tuple[Any, Any, set[str], str]] = {
+    "softmax": (Call(lambda x: x.softmax(1)), IMAGE, {"Exp", "ReduceMax", "ReduceSum"}, "Softmax"),
+    "log_softmax": (Call(lambda x: x.log_softmax(-2)), IMAGE, {"Exp", "ReduceMax", "Log"}, "LogSoftmax"),
+    "a slope for each channel": (Call(F.prelu, SLOPES), IMAGE, {"Relu", "Min", "Mul", "Add"}, "PRelu"),
+    "one slope": (Call(F.prelu, SLOPES[:1]), IMAGE, {"LeakyRelu"}, "PRelu"),
+    "a volume": (Call(lambda x: F.interpolate(x, scale_factor=(1, 3, 2))), VOLUME, {"Gather"}, "Resize"),
+}
+
+
+@pytest.mark.quick("softmax")
+@pytest.mark.parametrize("name", CASES)
+def test_the_faster_form_gives_the_same(name: str) -> None:
+    model, x, made, slow = CASES[name]
+    trip = travel(model, (x,))
+    assert made <= set(trip.op_types)
+    assert slow not in trip.op_types
+    trip.check(torch.randn_like(x))
+    large = torch.randn_like(x)
+    large.view(-1)[:2] = torch.tensor([torch.inf, -torch.inf])
+    trip.check(large)
+
+
+STAYS: dict[str, tuple[Any, Any, str]] = {
+    "softmax over the last axis": (Call(lambda x: x.softmax(-1)), IMAGE, "Softmax"),
+    "softmax of few numbers": (Call(lambda x: x.softmax(1)), IMAGE[:, :, :5], "Softmax"),
+    "softmax in float64": (Call(lambda x: x.softmax(1)), IMAGE.double(), "Softmax"),
+    "an image": (Call(lambda x: F.interpolate(x, scale_factor=2)), IMAGE, "Resize"),
+    "a volume of other sizes": (Call(lambda x: F.interpolate(x, scale_factor=1.5)), VOLUME, "Resize"),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_others_stay(name: str) -> None:
+    model, x, kept = STAYS[name]
+    assert kept in travel(model, (x,)).op_types
