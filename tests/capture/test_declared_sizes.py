@@ -329,3 +329,18 @@ def test_a_condition_that_holds_in_the_declared_range_is_no_restriction() -> Non
     assert (int(limits.lower), int(limits.upper)) == (1, 64)
     with pytest.raises(CaptureError):
         capture(model, (X,), dynamic_shapes={"x": {0: Dim("n", min=1, max=300)}})
+
+
+def pyramid(x: torch.Tensor) -> torch.Tensor:
+    """Of up to 8 rows the levels have one row each, and that of the finer one is broadcast."""
+    fine = torch.nn.functional.max_pool2d(x, (3, 1), (4, 1), (1, 0))
+    coarse = torch.nn.functional.max_pool2d(fine, (3, 1), (2, 1), (1, 0))
+    return torch.nn.functional.interpolate(coarse, scale_factor=(2, 1)) + fine
+
+
+def test_a_level_of_a_pyramid_may_have_the_size_one() -> None:
+    captured = capture(pyramid, (torch.randn(1, 2, 16, 3),), dynamic_shapes={"x": {2: Dim.DYNAMIC}})
+    program = captured.program.module(check_guards=False)
+    for rows in (4, 13, 32):
+        x = torch.randn(1, 2, rows, 3)
+        torch.testing.assert_close(program(x), pyramid(x))

@@ -5,8 +5,9 @@ program is valid only where all conditions hold, and torch reports a condition o
 number. The judge of the other conditions is eager PyTorch: if it accepts a declared size at which a condition fails,
 the model is not dynamic as declared. If it refuses the size too, the condition is a property of the model.
 
-A condition such as ``n // 160 != 1`` mostly comes from an operator of torch, which asks whether a computed size
-broadcasts. It is no restriction if the captured program computes at that size what eager PyTorch computes.
+A condition such as ``n // 160 != 1`` or ``n // 16 == 2 * (n // 32)`` mostly comes from an operator of torch, which asks
+whether a computed size broadcasts. It is no restriction if the captured program computes at that size what eager PyTorch
+computes.
 
 The example may be the special case: ``x[:, : n // 2 * 2].reshape(-1, 2)`` is a view of an even ``n``, and a copy of any
 other. A program that was captured with another size may then be right for both.
@@ -91,7 +92,7 @@ def check_declared_sizes(
         moved = declared.resized(example, sizes)
         if (expected := _eager_results(module, *moved)) is None:
             continue
-        harmless = all(guard.is_inequality() for guard in failing)
+        harmless = all(guard.is_inequality() or guard.is_asked_by_torch() for guard in failing)
         if program is None or not (harmless and _computes(program, moved, expected)):
             other = None
             if all(guard.is_asked_by_torch() for guard in failing):
