@@ -49,11 +49,34 @@ def test_the_faster_form_gives_the_same(name: str) -> None:
     trip.check(large)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_factor": 3},
+        {"scale_factor": 0.6},
+        {"scale_factor": (1.7, 2.3)},
+        {"size": (50, 33)},
+        {"size": (50, 90), "align_corners": True},
+    ],
+    ids=str,
+)
+def test_bicubic_resizing_is_two_products(options: dict[str, Any]) -> None:
+    x = torch.randn(2, 24, 40, 30)
+    trip = travel(Call(lambda x: F.interpolate(x, mode="bicubic", **options)), (x,))
+    assert "Resize" not in trip.op_types
+    trip.check(torch.randn_like(x), atol=2e-5, rtol=1e-5)
+
+
 STAYS: dict[str, tuple[Any, Any, str]] = {
     "softmax over the last axis": (Call(lambda x: x.softmax(-1)), IMAGE, "Softmax"),
     "softmax of few numbers": (Call(lambda x: x.softmax(1)), IMAGE[:, :, :5], "Softmax"),
     "softmax in float64": (Call(lambda x: x.softmax(1)), IMAGE.double(), "Softmax"),
     "an image": (Call(lambda x: F.interpolate(x, scale_factor=2)), IMAGE, "Resize"),
+    "bicubic of a small image": (
+        Call(lambda x: F.interpolate(x, scale_factor=2, mode="bicubic")),
+        IMAGE[:, :1, :5, :5],
+        "Resize",
+    ),
     "a volume of other sizes": (Call(lambda x: F.interpolate(x, scale_factor=1.5)), VOLUME, "Resize"),
 }
 

@@ -6,8 +6,8 @@ number. The judge of the other conditions is eager PyTorch: if it accepts a decl
 the model is not dynamic as declared. If it refuses the size too, the condition is a property of the model.
 
 A condition such as ``n // 160 != 1`` or ``n // 16 == 2 * (n // 32)`` mostly comes from an operator of torch, which asks
-whether a computed size broadcasts. It is no restriction if the captured program computes at that size what eager PyTorch
-computes.
+whether a computed size broadcasts. It is no restriction if the captured program computes at that size what eager
+PyTorch computes.
 
 The example may be the special case: ``x[:, : n // 2 * 2].reshape(-1, 2)`` is a view of an even ``n``, and a copy of any
 other. A program that was captured with another size may then be right for both.
