@@ -2,8 +2,8 @@
 
 Measured with ONNX Runtime 1.32 on one thread of an x86-64 processor: a Softmax over the channels of an image takes ten
 times as long as its formula, PRelu three times (with one slope for all channels, ten times as long as LeakyRelu), and
-nearest-neighbor resizing of a volume six times as long as three Gathers. Bicubic resizing takes ten times as long as two
-products with the matrices of its weights, and longer.
+nearest-neighbor resizing of a volume six times as long as three Gathers. Bicubic resizing takes ten times as long as
+two products with the matrices of its weights, and longer.
 """
 
 from __future__ import annotations
