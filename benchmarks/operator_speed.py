@@ -113,7 +113,31 @@ _WITH_ARGUMENTS: dict[str, Callable[[Tensor], Any]] = {
     "topk": lambda x: x.topk(50, 1),
     "var over an axis": lambda x: x.var(1),
     "where": lambda x: torch.where(x > 0, x, -x),
+    "softmax of channels": lambda x: _image(x).softmax(1),
+    "log_softmax of channels": lambda x: _image(x).log_softmax(1),
+    "prelu": lambda x: F.prelu(_image(x), torch.full((1,), 0.25)),
+    "prelu of channels": lambda x: F.prelu(_image(x), torch.linspace(0, 1, 32)),
+    "bicubic interpolation": lambda x: F.interpolate(_image(x), scale_factor=2, mode="bicubic"),
+    "nearest interpolation of a volume": lambda x: F.interpolate(x.reshape(1, 16, 32, 32, 32), scale_factor=2),
+    "rfft of 64": lambda x: torch.view_as_real(torch.fft.rfft(x.reshape(-1, 64))),
+    "rfft2 of 64 x 64": lambda x: torch.view_as_real(torch.fft.rfft2(x.reshape(-1, 64, 64))),
+    "stft of 256": lambda x: torch.view_as_real(torch.stft(x[:8], 256, window=torch.ones(256), return_complex=True)),
+    "scatter_add of rows": lambda x: _nodes(x).scatter_add(0, _rows(x), x.reshape(-1, 64)),
+    "scatter_reduce of rows": lambda x: _nodes(x).scatter_reduce(0, _rows(x), x.reshape(-1, 64), "amax"),
 }
+
+
+def _image(x: Tensor) -> Tensor:
+    return x.reshape(1, 32, 128, 128)
+
+
+def _nodes(x: Tensor) -> Tensor:
+    return torch.zeros(1000, 64)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """The node of each of the 8192 rows, for all of their 64 elements."""
+    return (torch.arange(8192) * 7 % 1000).unsqueeze(1).expand(-1, 64)
 
 
 def _of_catalog() -> Iterator[tuple[str, Callable[..., Any], Make]]:
