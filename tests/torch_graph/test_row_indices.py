@@ -79,6 +79,10 @@ ELEMENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (X, INDEX, ROWS),
     ),
     "part of each row": (lambda x, i, s: x.scatter_add(0, i[:, None].expand(-1, 2), s), (X, INDEX, ROWS)),
+    "an index that is repeated along its axis": (
+        lambda x, i, s: x.scatter_add(0, i[:, None].repeat(2, 3), torch.cat([s, s])),
+        (X, INDEX, ROWS),
+    ),
     "rows of a wider tensor": (
         lambda x, i, s: torch.cat([x, x], 1).scatter_add(0, column(i), s),
         (X, INDEX, ROWS),
@@ -93,3 +97,27 @@ ELEMENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_others_stay(name: str, tmp_path: Path) -> None:
     assert "ScatterElements" in node_types(*ELEMENTS[name], tmp_path)
+
+
+USERS = """
+from onnxscript import opset18 as op
+
+import opbridge
+
+
+@opbridge.translation("aten::scatter_add", overrides="a test")
+def scatter_add(self, dim, index, src):
+    return op.ScatterElements(self, index, op.Neg(src), axis=dim, reduction="add")
+"""
+
+
+def test_a_mapping_of_the_user_stays(tmp_path: Path) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: Any, index: Any, source: Any) -> Any:
+            return x.scatter_add(0, column(index), source)
+
+    ops = tmp_path / "negative.py"
+    ops.write_text(USERS)
+    bundle = opbridge.export(Net(), (X, INDEX, ROWS), path=tmp_path / "bundle", ops=[ops], verify=False)
+    (found,) = opbridge.load(bundle.path)(X.numpy(), INDEX.numpy(), ROWS.numpy())
+    torch.testing.assert_close(torch.from_numpy(found), X.scatter_add(0, column(INDEX), -ROWS))

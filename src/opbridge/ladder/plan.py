@@ -129,6 +129,10 @@ def plan(
     _check_dynamic(dynamic, decomposed)
     chosen.update({alias: chosen[key] for alias, key in aliases.items()})
     _normalize(decomposed)
+    avoided = {name.partition("@")[0] for name in refused}
+    reduce_whole_slices(
+        decomposed, lambda old, new: target_key(old) not in users and target_key(new) not in users | avoided
+    )
     calls = keep_custom_nodes(decomposed, {key: spec for key, spec in chosen.items() if spec.rung == "function"})
     needs = {key: spec.opset for key, spec in chosen.items() if spec.is_translation}
     missing = find_missing(decomposed, lambda node: _opset_of(node, mapped, needs), opset or newest_opset)
@@ -286,7 +290,6 @@ def _normalize(decomposed: torch.export.ExportedProgram) -> None:
     without_bit_operations(decomposed)
     compute_sizes_in_float64(decomposed)
     floor_negative_quotients(decomposed)
-    reduce_whole_slices(decomposed)
 
 
 def _check_dynamic(before: Mapping[str, tuple[int, ...]], decomposed: torch.export.ExportedProgram) -> None:

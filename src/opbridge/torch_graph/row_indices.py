@@ -6,7 +6,7 @@ that adds whole rows is much faster: ONNX Runtime 1.32 takes a fiftieth of the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,11 +19,12 @@ _SLICES = frozenset({"mean", "prod", "amax", "amin"})
 """The reductions of ``index_reduce``."""
 
 
-def reduce_whole_slices(program: torch.export.ExportedProgram) -> None:
+def reduce_whole_slices(program: torch.export.ExportedProgram, may_change: Callable[[Any, Any], bool]) -> None:
     """Write ``scatter_add`` and ``scatter_reduce`` as ``index_put`` and ``index_reduce`` where the index permits it.
 
     Args:
         program: The decomposed program, which is changed in place.
+        may_change: Whether to write the first operator as the second.
     """
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
@@ -31,13 +32,13 @@ def reduce_whole_slices(program: torch.export.ExportedProgram) -> None:
                 *module.graph.find_nodes(op="call_function", target=_ATEN.scatter_add.default),
                 *module.graph.find_nodes(op="call_function", target=_ATEN.scatter_reduce.two),
             ]
-            changed = [_by_slices(module.graph, node) for node in found]
+            changed = [_by_slices(module.graph, node, may_change) for node in found]
             if any(changed):
                 module.graph.eliminate_dead_code()
                 module.recompile()
 
 
-def _by_slices(graph: torch.fx.Graph, node: torch.fx.Node) -> bool:
+def _by_slices(graph: torch.fx.Graph, node: torch.fx.Node, may_change: Callable[[Any, Any], bool]) -> bool:
     x, dim, index, source, *rest = node.args
     reduction = rest[0] if rest else "sum"
     include_self = node.kwargs.get("include_self", True)
@@ -46,10 +47,13 @@ def _by_slices(graph: torch.fx.Graph, node: torch.fx.Node) -> bool:
         return False
     if reduction not in _SLICES and not (reduction == "sum" and include_self):
         return False
+    target = _ATEN.index_put.default if reduction == "sum" else _ATEN.index_reduce.default
+    if not may_change(node.target, target):
+        return False
     rank = values[0].dim()
     axis = dim % rank
     others = [other for other in range(rank) if other != axis]
-    base = _unexpanded(index, others)
+    base = _unexpanded(index, axis)
     if base is None or not _same_sizes(values[1], values[2], range(rank)):
         return False
     if not _same_sizes(values[0], values[2], others):
@@ -57,10 +61,10 @@ def _by_slices(graph: torch.fx.Graph, node: torch.fx.Node) -> bool:
     with graph.inserting_before(node):
         places = _flat(graph, base)
     # The node stays, because the program's signature names it.
-    if reduction == "sum":
-        node.target, node.args = _ATEN.index_put.default, (x, [*[None] * axis, places], source, True)
-    else:
-        node.target, node.args = _ATEN.index_reduce.default, (x, axis, places, source, reduction)
+    node.target = target
+    node.args = (
+        (x, [*[None] * axis, places], source, True) if reduction == "sum" else (x, axis, places, source, reduction)
+    )
     return True
 
 
@@ -73,18 +77,17 @@ def _same_sizes(a: torch.Tensor, b: torch.Tensor, axes: Sequence[int]) -> bool:
     return all(statically_known_true(a.shape[axis] == b.shape[axis]) for axis in axes)
 
 
-def _unexpanded(index: Any, others: Sequence[int]) -> torch.fx.Node | None:
-    """The tensor that was expanded to ``index``, if it is the same along all other axes."""
+def _unexpanded(index: Any, axis: int) -> torch.fx.Node | None:
+    """The tensor that was expanded to ``index``, if it was along all axes but one."""
     if index.target not in (_ATEN.expand.default, _ATEN.repeat.default):
         return None
     base = index.args[0]
-    value, rank = _tensor(base), len(others) + 1
-    if value is None:
+    value, sizes = _tensor(base), _tensor(index).shape
+    added = len(sizes) - value.dim()  # An expansion may add axes at the front.
+    if axis < added or not statically_known_true(value.shape[axis - added] == sizes[axis]):
         return None
-    # An expansion may add axes at the front.
-    own = [axis - rank + value.dim() for axis in others]
-    is_alike = all(axis < 0 or statically_known_true(value.shape[axis] == 1) for axis in own)
-    return base if is_alike and sum(axis >= 0 for axis in own) == value.dim() - 1 else None
+    others = (size for place, size in enumerate(value.shape, added) if place != axis)
+    return base if all(statically_known_true(size == 1) for size in others) else None
 
 
 def _flat(graph: torch.fx.Graph, base: torch.fx.Node) -> torch.fx.Node:
