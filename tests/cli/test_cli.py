@@ -257,6 +257,7 @@ def test_export(run: Callable[..., Ran], replace: Callable[..., Any]) -> None:
         "entry": "net.py:model", "inputs": None,
         "edge_sizes": False, "special_values": False, "shrink": None, "bisect": True, "trace": False,
         "nan": "auto",
+        "kernels": "auto",
     }  # fmt: skip
 
 

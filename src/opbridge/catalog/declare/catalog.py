@@ -127,8 +127,9 @@ class Catalog:
         return "user" if any(spec is own for own in self.user) else "catalog"
 
 
-def _order(spec: OpSpec) -> tuple[str, str]:
-    return spec.target, spec.rung
+def _order(spec: OpSpec) -> tuple[str, bool, str]:
+    # A mapping with a kernel is used only if the user asks for it.
+    return spec.target, spec.rung == "kernel", spec.rung
 
 
 @functools.cache

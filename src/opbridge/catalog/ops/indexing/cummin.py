@@ -33,7 +33,7 @@ def cummin(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 @kernel_translation("aten::cummin")
 def cummin_with_kernel(self: Any, dim: int) -> Any:
-    """The cumulative minimum along ``dim``, and the index of its latest occurrence; NaN counts as the smallest.
+    """``cummin`` as a custom node with a kernel (``kernels="always"``).
 
     cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
     """

@@ -29,7 +29,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """The sum, mean or maximum over the rows of ``weight`` that the indices of each bag select; 0 for an empty bag.
+    """``embedding_bag`` as a custom node with a kernel (``kernels="always"``).
 
     embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
     bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor,
@@ -57,7 +57,7 @@ def embedding_bag_forward(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """The operator that ``embedding_bag`` calls; a ``padding_idx`` of -1 means no padding.
+    """The operator that ``embedding_bag`` calls, as a custom node with a kernel (``kernels="always"``).
 
     _embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
     bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor,
