@@ -219,6 +219,16 @@ def test_one_name_for_two_sizes_that_are_independent() -> None:
     trip.check(torch.randn(2, 4), torch.randn(7, 4), torch.randn(2))
 
 
+def test_one_name_for_two_sizes_that_are_equal_in_the_example() -> None:
+    """The user says that they are equal, though the model would take others."""
+    trip = travel(
+        lambda x, y: (x * 2, y.sum(0)),
+        (torch.randn(3, 4), torch.randn(3, 4)),
+        dynamic_shapes=({0: "rows"}, {0: "rows"}),
+    )
+    assert dimensions(trip)[:2] == [["rows", 4], ["rows", 4]]
+
+
 def test_nested_inputs_with_dynamic_dimensions() -> None:
     def model(batch: dict[str, Any], scale: float = 2.0, *, shift: Tensor) -> Tensor:
         return batch["x"] * scale + batch["pair"][0] + batch["pair"][1] + shift

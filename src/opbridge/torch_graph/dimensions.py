@@ -100,17 +100,20 @@ def dimension_names(
 ) -> dict[str, str]:
     """The user's name of each dynamic dimension, by torch's symbol; of ``4*n`` the symbol is that of ``n``.
 
-    If two dimensions have one name but torch does not equate them, a number is appended to the second name.
+    If two dimensions have one name but other sizes in the example, a number is appended to the second name.
     """
     names: dict[str, str] = {}
+    sizes: dict[str, Any] = {}
     for _, size, declared in declared_sizes(program, dynamic_shapes, arguments):
         root = getattr(declared, "root", declared)
         name = root if isinstance(root, str) else getattr(root, "__name__", None)
         symbols = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
         symbol = str(next(iter(symbols), ""))
         if name and len(symbols) == 1 and (declared is not root or symbol == str(size)) and symbol not in names:
-            taken = sum(other == name or other.rpartition("_")[0] == name for other in names.values())
-            names[symbol] = f"{name}_{taken}" if taken else name
+            if name in sizes and sizes[name] != size.node.hint:
+                name += f"_{sum(other == name or other.rpartition('_')[0] == name for other in sizes)}"
+            names[symbol] = name
+            sizes[name] = size.node.hint
     return names
 
 

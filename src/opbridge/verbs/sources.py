@@ -194,7 +194,11 @@ def _ranges(captured: Captured) -> dict[str, list[int | None]]:
         name = captured.dimension_names.get(str(symbol), str(symbol))
         # torch represents "no limit" by one of its infinities, or by a size that no tensor has.
         lower = int(interval.lower) if interval.lower > 0 else 0
-        ranges[name] = [lower, int(interval.upper) if interval.upper < 2**31 else None]
+        upper = int(interval.upper) if interval.upper < 2**31 else None
+        # Symbols of one name have equal sizes.
+        earlier = ranges.get(name, [0, None])
+        limits = [limit for limit in (upper, earlier[1]) if limit is not None]
+        ranges[name] = [max(lower, earlier[0] or 0), min(limits, default=None)]
     return dict(sorted(ranges.items()))
 
 

@@ -114,18 +114,23 @@ class InputSpecs:
         values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
         user = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
         names, rows, columns = iter(captured.input_names), index_ranges(program), index_columns(program)
+        same = _of_one_name(captured.dimension_names)
         self.inputs: list[_Input] = []
         for position, argument in enumerate(user):
             value, example = values.get(argument.name), self.flat[position]
             if isinstance(argument, SymIntArgument):
-                self.inputs.append(_Input(next(names), position, example, (), _expression(value)))
+                self.inputs.append(_Input(next(names), position, example, (), _expression(value, same)))
             elif isinstance(argument, TensorArgument):
-                shape = tuple(_expression(size) for size in (example.shape if value is None else value.shape))
-                counted = {key: _expression(size) for key, size in columns.get(argument.name, {}).items()}
+                shape = tuple(_expression(size, same) for size in (example.shape if value is None else value.shape))
+                counted = {key: _expression(size, same) for key, size in columns.get(argument.name, {}).items()}
                 self.inputs.append(
                     _Input(next(names), position, example, shape, None, rows.get(argument.name), counted)
                 )
-        self.sizes = Sizes(program.range_constraints, self._observed())
+        ranges: dict[str, Any] = {}
+        for symbol, limits in program.range_constraints.items():
+            name = same.get(str(symbol), str(symbol))
+            ranges[name] = ranges[name] & limits if name in ranges else limits
+        self.sizes = Sizes(ranges, self._observed())
 
     def _flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         # Keyword arguments are flattened in the order of the program, not of the caller.
@@ -253,12 +258,23 @@ def _given_value(item: _Input, array: np.ndarray) -> Any:
     return to_torch(array, item.example)
 
 
-def _expression(size: Any) -> sympy.Expr:
-    """A size as an expression; torch's SymInt is printed as one."""
+def _of_one_name(names: Mapping[str, str]) -> dict[str, str]:
+    """For each symbol the first that has its name: the user declared that their sizes are equal."""
+    first: dict[str, str] = {}
+    return {symbol: first.setdefault(name, symbol) for symbol, name in names.items()}
+
+
+def _expression(size: Any, same: Mapping[str, str]) -> sympy.Expr:
+    """A size as an expression; torch's SymInt is printed as one.
+
+    Args:
+        size: The size.
+        same: The symbol to write in place of each symbol, if it is another.
+    """
     if isinstance(size, int):
         return sympy.Integer(size)
     text = str(size)
-    names = {name: sympy.Symbol(name, integer=True) for name in _words(text)}
+    names = {name: sympy.Symbol(same.get(name, name), integer=True) for name in _words(text)}
     return sympy.sympify(text, locals=names)
 
 

@@ -67,7 +67,7 @@ class CapturedReference:
         self._program = captured.program
         self._eager = None if captured.module is None else Eager(captured.module, self.graph.positions)
         self._dimension_names = dict(captured.dimension_names)
-        self._symbols = {name: symbol for symbol, name in captured.dimension_names.items()}
+        self._symbols = {name: symbol for symbol, name in reversed(self._dimension_names.items())}
         self._seed = DEFAULT_SEED
         self._assumed = bool(captured.assumptions)
         self._excludes_nan = False
