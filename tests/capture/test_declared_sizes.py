@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from operator import truth
+from operator import index, truth
 from typing import Any
 
 import pytest
@@ -344,3 +344,25 @@ def test_a_level_of_a_pyramid_may_have_the_size_one() -> None:
     for rows in (4, 13, 32):
         x = torch.randn(1, 2, rows, 3)
         torch.testing.assert_close(program(x), pyramid(x))
+
+
+def test_branches_that_agree_for_ones_only() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1, x * 2)[index(x.shape[0] % 2)]
+
+    with pytest.raises(CaptureError, match="PyTorch accepts the size"):
+        capture(model, (torch.ones(4, 3),), dynamic_shapes={"x": {0: "n"}})
+
+
+def test_a_number_of_parts_that_changes_nothing() -> None:
+    """TabNet normalizes parts of the batch, each with the running averages."""
+    norm = torch.nn.BatchNorm1d(3).eval()
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        parts = index((x.shape[0] + 127) // 128)
+        return torch.cat([norm(part) for part in x.chunk(parts)])
+
+    program = capture(model, (X,), dynamic_shapes={"x": {0: "n"}}).program.module(check_guards=False)
+    program._forward_pre_hooks.clear()  # torch concludes that there are at most 128 rows.
+    x = torch.randn(300, 3)
+    torch.testing.assert_close(program(x), model(x))
