@@ -178,13 +178,10 @@ NN: Table = {
         for name, mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact"))
         for rank, images in ((1, _signals), (2, _images), (3, _volumes))
     },
-    "aten::embedding_bag.padding_idx opbridge::EmbeddingBag": (
-        lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"),
-        _bags,
-    ),
+    "aten::embedding_bag.padding_idx": (lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), _bags),
     "aten::embedding_bag": (lambda w, i, o: torch.embedding_bag(w, i, o)[0], _bags),
     "aten::_embedding_bag": (lambda w, i, o: torch.ops.aten._embedding_bag(w, i, o)[0], _bags),
-    "aten::_embedding_bag_forward_only": (
+    "aten::_embedding_bag_forward_only opbridge::EmbeddingBag": (
         lambda w, i, o: torch.ops.aten._embedding_bag_forward_only(w, i, o)[0],
         _bags,
     ),

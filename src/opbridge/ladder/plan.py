@@ -32,11 +32,11 @@ from opbridge.torch_graph.dimensions import dynamic_axes
 from opbridge.torch_graph.float64_sizes import compute_sizes_in_float64
 from opbridge.torch_graph.floor_divisions import floor_negative_quotients
 from opbridge.torch_graph.promoted_results import promote_integers_beside_numbers, shield_results
-from opbridge.torch_graph.row_indices import reduce_whole_slices
 from opbridge.torch_graph.signature import user_inputs
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_branches import branches_apart
 from opbridge.torch_graph.targets import calls_in, display_name, overload_of, target_key
+from opbridge.torch_graph.whole_slices import reduce_whole_slices
 
 __all__ = ["Plan", "plan"]
 

@@ -1,4 +1,4 @@
-"""Sums, means and maxima over bags of embeddings, without a loop over the bags."""
+"""Sums, means and maxima over bags of embeddings: ONNX nodes without a loop over the bags, or a node with a kernel."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from onnxscript import INT64
+from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, rewrite
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::EmbeddingBag", "embedding_bag.h")
 
 _SUM, _MAX = 0, 2
 _WHY = "torch's mapping loops over the bags, and computes in float32"
@@ -44,9 +50,10 @@ def embedding_bag(
     The other three results are for the backward pass: the bag of each index, the sizes of the bags (zeros for sums),
     and for maxima the index of each maximum.
     """
-    if padding_idx is not None and padding_idx < 0:
-        padding_idx += weight.shape[0]
-    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+    padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
+    return torch.ops.aten._embedding_bag_forward_only(  # type: ignore[no-any-return]
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding
+    )
 
 
 @decomposition("aten::_embedding_bag", overrides=_WHY)
@@ -71,8 +78,81 @@ def embedding_bag_forward(
     int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False,
     int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)
     """
-    padding = None if padding_idx < 0 else padding_idx
-    return _bags(weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding)
+    dtype = torch.promote_types(indices.dtype, offsets.dtype)
+    starts = (offsets[:-1] if include_last_offset else offsets).long()
+    bag = torch.searchsorted(starts, torch.arange(indices.shape[0]), right=True) - 1
+    rows = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    neutral = -math.inf if mode == _MAX else 0
+    counts = torch.ones_like(bag)
+    if padding_idx >= 0:
+        is_padding = indices == padding_idx
+        rows = torch.where(is_padding.unsqueeze(1), neutral, rows)
+        counts = torch.where(is_padding, 0, counts)
+    sizes = torch.zeros_like(starts).index_add(0, bag, counts)
+    if mode == _MAX:
+        largest, which = _largest(rows, indices, bag, counts > 0, sizes)
+        return largest, bag.to(dtype), sizes.to(dtype), which.to(dtype)
+    total = _nothing(rows, starts).index_add(0, bag, rows)
+    if mode == _SUM:
+        return total, bag.to(dtype), torch.zeros_like(offsets, dtype=dtype), torch.zeros_like(offsets, dtype=dtype)
+    mean = total / sizes.clamp_min(1).unsqueeze(1).to(total.dtype)
+    return mean, bag.to(dtype), sizes.to(dtype), sizes.to(dtype, copy=True)
+
+
+@kernel_translation("aten::_embedding_bag")
+@kernel_translation("aten::_embedding_bag_forward_only")
+def embedding_bag_with_kernel(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """The same as a custom node with a kernel (``kernels="always"``).
+
+    _embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
+    bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor,
+    Tensor, Tensor, Tensor)
+    _embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False,
+    int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False,
+    int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)
+    """
+    if indices.dtype != offsets.dtype:
+        indices, offsets = (op.Cast(x, to=INT64.dtype) for x in (indices, offsets))
+    return custom_node(
+        "opbridge::EmbeddingBag",
+        weight,
+        indices,
+        offsets,
+        per_sample_weights,
+        num_outputs=4,
+        mode=mode,
+        padding_idx=padding_idx,
+        include_last_offset=include_last_offset,
+    )
+
+
+@body_for("opbridge::EmbeddingBag")
+def body(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    per_sample_weights: Tensor | None = None,
+    *,
+    mode: int,
+    padding_idx: int,
+    include_last_offset: int,
+) -> Any:
+    """The nodes of the mapping without a kernel."""
+    return torch.ops.aten._embedding_bag_forward_only(
+        weight, indices, offsets, False, mode, False, per_sample_weights, bool(include_last_offset), padding_idx
+    )
 
 
 @rewrite("torch.nn.functional.embedding_bag")
@@ -115,38 +195,6 @@ def bags_of_one_size(
     if isinstance(counts, Tensor):
         return total / counts.clamp_min(1)
     return total / torch.sym_max(counts, 1)
-
-
-def _bags(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    mode: int,
-    factors: Tensor | None,
-    include_last_offset: bool,
-    padding_idx: int | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dtype = torch.promote_types(indices.dtype, offsets.dtype)
-    starts = (offsets[:-1] if include_last_offset else offsets).long()
-    bag = torch.searchsorted(starts, torch.arange(indices.shape[0]), right=True) - 1
-    rows = weight.index_select(0, indices)
-    if factors is not None:
-        rows = rows * factors.unsqueeze(1)
-    neutral = -math.inf if mode == _MAX else 0
-    counts = torch.ones_like(bag)
-    if padding_idx is not None:
-        is_padding = indices == padding_idx
-        rows = torch.where(is_padding.unsqueeze(1), neutral, rows)
-        counts = torch.where(is_padding, 0, counts)
-    sizes = torch.zeros_like(starts).index_add(0, bag, counts)
-    if mode == _MAX:
-        largest, which = _largest(rows, indices, bag, counts > 0, sizes)
-        return largest, bag.to(dtype), sizes.to(dtype), which.to(dtype)
-    total = _nothing(rows, starts).index_add(0, bag, rows)
-    if mode == _SUM:
-        return total, bag.to(dtype), torch.zeros_like(offsets, dtype=dtype), torch.zeros_like(offsets, dtype=dtype)
-    mean = total / sizes.clamp_min(1).unsqueeze(1).to(total.dtype)
-    return mean, bag.to(dtype), sizes.to(dtype), sizes.to(dtype, copy=True)
 
 
 def _nothing(rows: Tensor, starts: Tensor) -> Tensor:
