@@ -10,10 +10,15 @@ import threading
 import types
 from collections.abc import Iterator
 
+from opbridge import atomic
+
 __all__ = ["Signals", "Terminated", "handled"]
 
 _LATER = 0.05
-"""After how many seconds a signal is handled again that came while torch was being imported."""
+"""After how many seconds a signal is handled again that came when Python must not raise."""
+
+_INTERRUPTIBLE = ("sync", "sync_tree")
+"""Functions that neither make nor delete a temporary file, and may take long."""
 
 
 class Terminated(SystemExit):
@@ -61,10 +66,15 @@ def handled(signals: Signals) -> Iterator[None]:
 
 
 def _put_off(number: int, frame: types.FrameType | None) -> bool:
-    """Send a signal again later if torch is being imported: its C++ code aborts the process if Python raises there."""
+    """Send a signal again later if Python must not raise now.
+
+    torch's C++ code aborts the process if Python raises while torch is imported. A temporary file that is being made or
+    deleted would stay.
+    """
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
-        if frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch":
+        is_import = frame.f_code.co_name == "<module>" and name.partition(".")[0] == "torch"
+        if is_import or (name == atomic.__name__ and frame.f_code.co_name not in _INTERRUPTIBLE):
             timer = threading.Timer(_LATER, _send, (number,))
             timer.daemon = True
             timer.start()
