@@ -80,6 +80,7 @@ def _of_elements(model: Model, x: torch.Tensor) -> torch.Tensor:
 def _as_sizes(model: Model, x: torch.Tensor) -> torch.Tensor:
     x = torch.nn.functional.pad(x, (model.inner.sizes[0], model.count - 1)).reshape(-1, model.inner.sizes.sum(), 2)
     x = x + torch.reshape(input=model.count, shape=(1,))
+    x = x + torch.arange(1, model.inner.sizes[1]) + torch.linspace(0, 1, model.inner.sizes[0])
     return x + torch.zeros((model.inner.sizes.sum(), 1)) + x.sum((1, 2))[:, None, None].expand(-1, model.count + 2, 2)
 
 

@@ -81,6 +81,41 @@ class Sorting(nn.Module):
         return x * order[0]
 
 
+class Recurrent(nn.Module):
+    """A tensor as default, an exported method, and an error whose text contains numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = torch.zeros(0)
+        self.count = 0
+
+    @torch.jit.export
+    def restart(self) -> None:
+        self.state = torch.zeros(0)
+        self.count = 0
+
+    def forward(self, x: Tensor, start: Tensor = torch.ones(1)) -> Tensor:  # noqa: B008
+        if x.dim() != 3:
+            raise ValueError(f"expected 3 dimensions, got {x.dim()}")
+        if self.count == 0:
+            self.state = start * x[:, :, 0]
+        self.state = torch.tanh(self.state + x.sum(2))
+        self.count += 1
+        return self.state
+
+
+class Restarted(nn.Module):
+    """Calls a method of a TorchScript module, and then the module twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.jit.script(Recurrent())
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.inner.restart()
+        return self.inner(x) + self.inner(2 * x)
+
+
 class Outer(nn.Module):
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()
@@ -98,6 +133,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "containers": lambda: torch.jit.script(Containers()),
     "loops": lambda: torch.jit.script(Loops()),
     "a trace of sizes": lambda: torch.jit.trace(Sizes(), X),
+    "methods": Restarted,
     "inside a model": lambda: Outer(torch.jit.script(Gate().eval())).eval(),
 }
 
@@ -133,3 +169,8 @@ def test_a_file_that_torch_jit_saved_keeps_the_names_of_its_inputs_and_the_modul
 def test_what_has_no_counterpart_is_refused(module: nn.Module) -> None:
     with pytest.raises(CaptureError, match="TorchScript module"):
         capture(torch.jit.script(module), (X,))
+
+
+def test_an_error_of_torchscript_keeps_its_text() -> None:
+    with pytest.raises(CaptureError, match="expected 3 dimensions, got 2"):
+        capture(Restarted().inner, (X[0],))

@@ -247,13 +247,27 @@ def _windows_of_sizes(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-@pytest.mark.quick("_computed_with_sizes")
+def _levels(x: Tensor) -> tuple[Tensor, ...]:
+    """The points of several levels, whose sizes are rows of a tensor, as in deformable attention."""
+    shapes = torch.tensor([x.shape, [x.shape[0] // 2, 3]])
+    starts = torch.cat([shapes.new_zeros(1), shapes.prod(1).cumsum(0)[:-1]])
+    points = torch.cat([x.flatten(), x[: x.shape[0] // 2, :3].flatten()])
+    results = []
+    for level, (height, width) in enumerate(shapes):
+        rows = torch.linspace(0.5, height - 0.5, height) / height
+        part = points[starts[level] : starts[level] + height * width].reshape(height, width)
+        results.append(part * rows[:, None] + torch.arange(width))
+    return tuple(results)
+
+
+@pytest.mark.quick("_computed_with_sizes", "_levels")
 @pytest.mark.parametrize(
     ("model", "lengths"),
     [
         (_made_from_sizes, (8, 9, 5, 16)),
         (_computed_with_sizes, (8, 9, 100, 3)),
         (_pooled_by_sizes, (8, 9, 5)),
+        (_levels, (8, 9, 4)),
         (_windows_of_sizes, (8, 9, 2, 1)),
     ],
 )

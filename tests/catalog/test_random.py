@@ -101,6 +101,33 @@ def test_gamma_samples_and_what_is_made_of_them(dtype: torch.dtype, tmp_path: Pa
     assert np.allclose(drawn[2].sum(-1), 1)
 
 
+class Generators(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        generator = torch.Generator()
+        return (
+            torch.randn(x.shape, generator=None, dtype=x.dtype),
+            torch.rand(x.shape[0], 2, generator=generator),
+            torch.randint(3, 7, x.shape, generator=generator),
+            torch.randperm(x.shape[0], generator=generator),
+        )
+
+
+def test_a_generator_is_left_out(tmp_path: Path) -> None:
+    shapes = {"x": {0: torch.export.Dim("n")}}
+    bundle = opbridge.export(
+        Generators(), (torch.zeros(5, 3),), path=tmp_path / "bundle", dynamic_shapes=shapes, verify=False
+    )
+    session = opbridge.load(bundle.path)
+    normal, uniform, integers, order = session(np.zeros((DRAWS, 3), np.float32))
+    assert abs(normal.mean()) < 0.05
+    assert abs(normal.std() - 1) < 0.05
+    assert uniform.shape == (DRAWS, 2)
+    assert abs(uniform.mean() - 0.5) < 0.05
+    assert set(np.unique(integers)) == {3, 4, 5, 6}
+    assert sorted(order) == list(range(DRAWS))
+    assert (order != session(np.zeros((DRAWS, 3), np.float32))[3]).any()
+
+
 def _distance(first: np.ndarray, second: np.ndarray) -> float:
     """The Kolmogorov-Smirnov distance of two samples, to six digits of their values."""
     first, second = (np.sort(np.float32(sample)) for sample in (first, second))

@@ -47,6 +47,8 @@ _SIZES = {
     **{getattr(torch, name): 0 for name in _CREATIONS.split()},
     **{getattr(Tensor, name): 1 for name in _SHAPES.split()},
     **{getattr(torch, name): 1 for name in _SHAPES.split() if hasattr(torch, name)},
+    torch.arange: 0,
+    torch.linspace: 2,
     torch.nn.functional.pad: 1,
     torch.nn.functional.interpolate: 1,
 }

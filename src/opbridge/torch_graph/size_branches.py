@@ -96,6 +96,8 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
     kinds = {torch.SymFloat if isinstance(one, (float, torch.SymFloat)) else torch.SymInt for one in (a, b)}
     if len(kinds) > 1:
         return None
+    if kinds == {torch.SymInt} and (one := _one_of_both(truth.node.expr, a, b)) is not None:
+        return one
     are_constants = all(isinstance(one, float) and math.isfinite(one) for one in (a, b))
     one_or_zero = _one_or_zero(truth) if kinds == {torch.SymInt} or are_constants else None
     if one_or_zero is not None and kinds == {torch.SymInt}:
@@ -106,6 +108,30 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
         return torch.sym_ite(truth, a, b)
     # torch.sym_ite takes no number of Python beside a dynamic one.
     return b + torch.sym_ite(truth, 1, 0) * (a - b)
+
+
+def _one_of_both(condition: Any, a: Any, b: Any) -> Any:
+    """``a if condition else b`` as one of them, their minimum or maximum, as in ``n if n < 4 else 4``; None otherwise.
+
+    So it is if the difference of both is a multiple of that of the two sides of the condition.
+    """
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return None
+    sides = sympy.expand(condition.lhs - condition.rhs).as_coefficients_dict()
+    numbers = sympy.expand(_expression(a) - _expression(b)).as_coefficients_dict()
+    ratios = {numbers[term] / sides[term] for term in sides} if numbers.keys() == sides.keys() else set()
+    if len(ratios) != 1:
+        return None
+    (ratio,) = ratios
+    match condition.rel_op:
+        case "==":
+            return b
+        case "!=":
+            return a
+        case "<" | "<=":
+            return (torch.sym_min if ratio > 0 else torch.sym_max)(a, b)
+        case _:
+            return (torch.sym_max if ratio > 0 else torch.sym_min)(a, b)
 
 
 def _one_or_zero(truth: torch.SymBool) -> Any:

@@ -27,7 +27,7 @@ class PythonSource:
     """The source of a function, and the constants that it reads as attributes of its first argument.
 
     Attributes:
-        text: The source of the function ``forward``.
+        text: The source of the function.
         constants: Tensors, devices and other constants, by the name of the attribute.
     """
 
@@ -35,12 +35,13 @@ class PythonSource:
     constants: Mapping[str, Any]
 
 
-def python_source(graph: Any, parameters: Sequence[str]) -> PythonSource:
+def python_source(graph: Any, parameters: Sequence[str], name: str = "forward") -> PythonSource:
     """The function that computes what an inlined TorchScript graph computes.
 
     Args:
-        graph: ``torch.jit.ScriptModule.inlined_graph``; its first input is the module.
+        graph: ``inlined_graph`` of a method; its first input is the module.
         parameters: The other parameters of the function, with their defaults: ``"x"``, ``"y=None"``.
+        name: The name of the function, with which the names of its constants begin.
 
     Raises:
         Untranslatable: The graph has a node without a counterpart in Python.
@@ -48,19 +49,20 @@ def python_source(graph: Any, parameters: Sequence[str]) -> PythonSource:
     names = ["self", *(parameter.partition("=")[0] for parameter in parameters)]
     if not NAMESPACE.keys().isdisjoint(names):
         raise Untranslatable(f"a parameter has one of the names {', '.join(NAMESPACE)}")
-    writer = _Writer(names)
-    for value, name in zip(graph.inputs(), names, strict=True):
-        writer.names[value.debugName()] = name
+    writer = _Writer(name, names)
+    for value, given in zip(graph.inputs(), names, strict=True):
+        writer.names[value.debugName()] = given
     writer.nodes(graph.nodes(), 1)
     results = ", ".join(writer.name(value) for value in graph.outputs())
-    lines = [f"def forward({', '.join(['self', *parameters])}):", *writer.lines, f"    return {results}", ""]
+    lines = [f"def {name}({', '.join(['self', *parameters])}):", *writer.lines, f"    return {results}", ""]
     return PythonSource("\n".join(lines), writer.constants)
 
 
 class _Writer:
     """Writes one line for each node."""
 
-    def __init__(self, taken: Collection[str]) -> None:
+    def __init__(self, function: str, taken: Collection[str]) -> None:
+        self._function = function
         self._free = (name for number in itertools.count(1) if (name := f"v{number}") not in taken)
         self.lines: list[str] = []
         self.names: dict[str, str] = {}
@@ -129,7 +131,7 @@ class _Writer:
         text = literal(value)
         if text is not None:
             return text
-        name = f"constant_{len(self.constants)}"
+        name = f"{self._function}_constant_{len(self.constants)}"
         self.constants[name] = value
         return f"self.{name}"
 
@@ -260,6 +262,7 @@ _FORMS: dict[str, Callable[[list[str]], str]] = {
         }.items()
     },
     "prim::Uninitialized": lambda inputs: "None",
+    "aten::format": lambda inputs: f"{inputs[0]}.format({', '.join(inputs[1:])})",
     "prim::requires_grad": lambda inputs: "False",
     "prim::DictConstruct": lambda inputs: (
         "{" + ", ".join(f"{key}: {value}" for key, value in zip(inputs[::2], inputs[1::2], strict=True)) + "}"
@@ -292,7 +295,7 @@ _PYTHON: dict[str, Callable[[list[str]], str]] = {
         "pop": "{0}.pop({1})", "reverse": "{0}.reverse()", "clear": "{0}.clear()",
         "copy": "{0}.copy()", "list": "list({0})",
         "_set_item": "{0}.__setitem__({1}, {2})", "keys": "list({0}.keys())", "values": "list({0}.values())",
-        "items": "list({0}.items())", "get": "dict.get({all})", "format": "{0}.format({listed})", "str": "str({0})",
+        "items": "list({0}.items())", "get": "dict.get({all})", "str": "str({0})",
         "__range_length": "len(range({0}, {1}, {2}))", "__derive_index": "{1} + {0} * {2}",
     }.items()
 }  # fmt: skip

@@ -15,13 +15,16 @@ from opbridge.catalog.declare.spec import rewrite
 def linspace(original: Callable[..., Tensor], start: Any, end: Any, steps: Any, **options: Any) -> Any:
     """``steps`` numbers from ``start`` to ``end``, of which torch would make dynamic ones constant.
 
+    ``steps`` may be a tensor of rank 0, whose value torch asks for.
+
     linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, ...) -> Tensor
 
     As in PyTorch's kernel, the first half counts from ``start`` and the second half from ``end``: both are exact.
     """
-    numbers = (start, end, steps)
-    if not any(isinstance(number, (torch.SymInt, torch.SymFloat)) for number in numbers):
-        return NotImplemented
+    is_tensor = isinstance(steps, Tensor)
+    steps = steps.item() if is_tensor else steps
+    if not any(isinstance(number, (torch.SymInt, torch.SymFloat)) for number in (start, end, steps)):
+        return original(start, end, steps, **options) if is_tensor else NotImplemented
     dtype = options.pop("dtype", None) or torch.get_default_dtype()
     if not dtype.is_floating_point or "out" in options:
         return original(start, end, steps, dtype=dtype, **options)
