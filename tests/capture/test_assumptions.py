@@ -155,6 +155,7 @@ def test_the_verdict_names_the_assumptions_and_inputs_that_violate_them_fail(tmp
         model, (X,), path=tmp_path / "bundle", dynamic_shapes={"x": {0: "n"}}, assume="check", bisect=False
     )
     assert bundle.verified is False
+    assert "passed under 1 assumption" in repr(bundle)
     assert [item["what"] for item in bundle.manifest["assumptions"]] == ["column = range(3)[x[0].argmax()]"]
     assert not any(Path(item["source"]).is_absolute() for item in bundle.manifest["assumptions"])
     verification = bundle.verification

@@ -69,7 +69,7 @@ class Bundle:
         """``"Bundle('build/head': passed, for onnxruntime)"``; with the failing outputs, if there are any."""
         names = dict.fromkeys(name for model in self.manifest["models"] for name in model["engines"])
         claimed = "claimed " if self.claim else ""
-        found = f"{claimed}{outcome(self.verification or {})}"
+        found = f"{claimed}{outcome(self.verification or {}, self.manifest.get('assumptions', ()))}"
         return f"{type(self).__name__}({str(self.path)!r}: {found}, for {', '.join(names)})"
 
     def _repr_html_(self) -> str:

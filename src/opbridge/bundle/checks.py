@@ -15,7 +15,7 @@ from typing import Any
 from opbridge.atomic import is_temporary
 from opbridge.bundle.graph import GraphRow
 from opbridge.bundle.trust import MARKS
-from opbridge.capture.assumption import Assumption
+from opbridge.capture.assumption import Assumption, verdict_text
 from opbridge.engines.base import TensorSpec
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
@@ -371,7 +371,7 @@ _FAILING = ("differs", "shape", "dtype", "missing")
 """The statuses of outputs that fail (``proof/verify/verification.py``)."""
 
 
-def outcome(verification: Mapping[str, Any]) -> str:
+def outcome(verification: Mapping[str, Any], assumptions: Collection[Any]) -> str:
     """The verdict, and the first outputs that fail, or the error: ``"failed (y 3.4 times the tolerance)"``."""
     worst: dict[str, float] = {}
     for found in verification.get("comparisons", ()):
@@ -379,4 +379,5 @@ def outcome(verification: Mapping[str, Any]) -> str:
             worst[found["output"]] = max(worst.get(found["output"], 0.0), float(found["ratio"]))
     far = [f"{name} {ratio:.3g} times the tolerance" if ratio else f"{name} differs" for name, ratio in worst.items()]
     reason = ", ".join(far[:3]) or str(verification.get("error") or "").partition("\n")[0]
-    return verification.get("verdict", "not verified") + (f" ({reason})" if reason else "")
+    verdict = verdict_text(verification.get("verdict", "not verified"), assumptions)
+    return verdict + (f" ({reason})" if reason else "")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Literal
 
 from opbridge.records import StoredRecord
 
-__all__ = ["Assume", "Assumption"]
+__all__ = ["Assume", "Assumption", "verdict_text"]
 
 Assume = bool | Literal["check"]
 """Whether to make assumptions; "check" adds an output to the model that says whether its inputs fulfil them."""
@@ -33,3 +34,10 @@ class Assumption(StoredRecord):
         """``"batch is 2 (model.py:12)"``."""
         place = f" ({self.source})" if self.source else ""
         return f"{self.what} is {self.value}{place}" if self.value else f"{self.what}, with its values{place}"
+
+
+def verdict_text(verdict: str, assumptions: Collection[object]) -> str:
+    """The verdict for a reader: ``"passed under 2 assumptions"``."""
+    if verdict != "passed" or not assumptions:
+        return verdict
+    return f"passed under {len(assumptions)} assumption{'' if len(assumptions) == 1 else 's'}"

@@ -24,7 +24,7 @@ from opbridge.capture.export import Example, declared_by, export_program
 from opbridge.capture.hooks import AROUND
 from opbridge.capture.names import input_names as names_of_inputs
 from opbridge.capture.names import output_names as names_of_outputs
-from opbridge.capture.python_draws import contents_of, generator_states, refuse_constant_draws
+from opbridge.capture.python_draws import generator_states, refuse_constant_draws
 from opbridge.capture.quantized import dequantized_modules
 from opbridge.capture.rewriting import Used, rewriting
 from opbridge.capture.torchscript import as_submodule, scripted_as_python
@@ -212,7 +212,7 @@ def _captured(
     with _prepared(module, given, rewrites) as (used, was_training, observers):
         states = generator_states()
         program, example, guards = export_program(module, given, dynamic_shapes, check_sizes)
-        drawn = contents_of(program) if generator_states() != states else None
+        has_drawn = generator_states() != states
         freeze_program(program)
         copy_shared_results(program)
         arguments = arguments_by_name(module, *given)
@@ -220,9 +220,8 @@ def _captured(
     declared = tuple(spec for observer in observers for spec in observer.finish(program))
     if guards and check_sizes:
         check_declared_sizes(module, program, example, dimensions, guards)
-    if drawn is not None:
-        with _prepared(module, given, rewrites):
-            refuse_constant_draws(drawn, lambda: export_program(module, given, dynamic_shapes)[0])
+    if has_drawn:
+        refuse_constant_draws(module, given)
     names = names_of_inputs(program, input_names)
     return Captured(
         program=program,

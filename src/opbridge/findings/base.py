@@ -25,7 +25,17 @@ from opbridge.torch_graph.sources import FixedSize, SourceLine, frames_of_error,
 if TYPE_CHECKING:
     from opbridge.torch_graph.declared import Place
 
-__all__ = ["Failure", "Finding", "Severity", "described_place", "if_always", "shortened", "source_names"]
+__all__ = [
+    "ASSUMING",
+    "Failure",
+    "Finding",
+    "Severity",
+    "described_place",
+    "if_always",
+    "library_fix",
+    "shortened",
+    "source_names",
+]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -175,6 +185,23 @@ def source_names(*sources: SourceLine | None) -> tuple[str, ...]:
 def if_always(sizes: Collection[int]) -> str:
     """The condition under which a dimension need not be dynamic; ``sizes`` are those of the example."""
     return f"if its size is always {next(iter(sizes)) if len(sizes) == 1 else 'the same'}"
+
+
+ASSUMING = "export with --assume, which fixes the values and branches of the example"
+"""What is left to a user who can't change the code."""
+
+
+def library_fix(target: str, condition: str) -> str:
+    """The fix for a line of a library.
+
+    Args:
+        target: The import path of its function.
+        condition: What a function in its place has to fulfil: ``"without that condition"``.
+    """
+    return (
+        f"this is library code: replace {target} during the capture by a function {condition}, declared with "
+        f"@opbridge.rewrite({target!r}); or {ASSUMING}."
+    )
 
 
 def shortened(text: object, limit: int = 100) -> str:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 
-from opbridge.findings.base import Failure, Finding, shortened
+from opbridge.findings.base import Failure, Finding, library_fix, shortened
 from opbridge.torch_graph.sources import module_path
 from opbridge.torch_graph.statements import Condition, condition_at
 
@@ -56,13 +56,9 @@ def _line(failure: Failure) -> str:
 
 def _fix(failure: Failure, condition: Condition | None) -> str:
     place = failure.place
-    if place is not None and place.is_installed:
-        target = module_path(place)
-        if target is not None:
-            return (
-                f"this is library code: replace {target} during the capture by a function without that condition, "
-                f"declared with @opbridge.rewrite({target!r})."
-            )
+    target = module_path(place) if place is not None and place.is_installed else None
+    if target is not None:
+        return library_fix(target, "without that condition")
     if condition is None:
         return (
             "on the line before, state a condition that always holds for that size, such as torch._check(n > 0) or "

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from opbridge.findings.base import Failure, Finding, described_place, shortened, source_names
+from opbridge.findings.base import Failure, Finding, described_place, library_fix, shortened, source_names
 from opbridge.torch_graph.sources import SourceLine, module_path
 from opbridge.torch_graph.statements import Condition, condition_at
 
@@ -61,12 +61,9 @@ def _finding(place: SourceLine | None, source: SourceLine | None, value: bool) -
 
 
 def _fix(place: SourceLine | None, condition: Condition | None, value: bool) -> str:
-    if place is not None and place.is_installed and module_path(place):
-        target = module_path(place)
-        return (
-            f"this is library code: replace {target} during the capture by a function that keeps the value a tensor, "
-            f"declared with @opbridge.rewrite({target!r})."
-        )
+    target = module_path(place) if place is not None and place.is_installed else None
+    if target is not None:
+        return library_fix(target, "that keeps the value a tensor")
     if not value:
         return "skip the string during the export: put the line under `if not torch.compiler.is_exporting():`."
     if condition is None:

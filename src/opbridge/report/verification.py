@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from opbridge.capture.assumption import verdict_text
 from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Divergence
 from opbridge.proof.verify.verification import (
@@ -14,7 +15,6 @@ from opbridge.proof.verify.verification import (
     share_of_tolerance,
     status_words,
     tolerance_text,
-    verdict_text,
 )
 from opbridge.report.page_words import EngineResult, engine_results
 from opbridge.report.tables import number, paragraph, plural, table

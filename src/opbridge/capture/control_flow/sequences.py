@@ -341,7 +341,8 @@ def repeated(a: Any, b: Any) -> Any:
     if rows is None:
         raise CaptureError(
             "A list of a dynamic length, [...] * n, has elements that are neither tensors nor numbers.",
-            fix="start with an empty list, and append tensors to it.",
+            fix="leave the dimension that n is computed from out of dynamic_shapes if its size is always the same; "
+            "otherwise start with an empty list, and append tensors to it.",
         )
     values = rows.elements()
     return [Rows(values.expand(torch.sym_max(count, 0), *values.shape[1:]), None, rows.are_numbers)]

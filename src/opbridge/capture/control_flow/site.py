@@ -8,6 +8,7 @@ from typing import NoReturn
 from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import Finding, unconverted_control_flow
+from opbridge.findings.base import ASSUMING
 from opbridge.torch_graph.sources import SourceLine
 
 __all__ = ["Disagreement", "Site", "Unconverted", "described", "refuse", "unconverted"]
@@ -56,7 +57,10 @@ def unconverted(site: Site, reason: str, fix: str) -> Unconverted:
         reason: A clause that says why.
         fix: What the user can do, as an instruction.
     """
-    return Unconverted(unconverted_control_flow.finding(str(site), reason, fix), site)
+    line = SourceLine(site.file, site.line)
+    if line.is_installed:
+        fix = f"{fix.removesuffix('.')}; if you can't change the library, {ASSUMING}."
+    return Unconverted(unconverted_control_flow.finding(str(line), reason, fix), site)
 
 
 def refuse(site: Site, reason: str, fix: str) -> NoReturn:

@@ -121,7 +121,12 @@ class TracedLoop:
                 continue
             self._emit(self._traced(self._goes_on), body)
             return
-        refuse(self.site, "the shape of a variable grows in each iteration", "write into a tensor of a fixed size.")
+        refuse(
+            self.site,
+            "the shape of a variable grows in each iteration",
+            "leave the dimension that counts the iterations out of dynamic_shapes if its size is always the same; "
+            "otherwise write into a tensor of a fixed size.",
+        )
 
     def _traced(self, function: Callable[..., Sequence[Any]]) -> Subgraph:
         with untracked():

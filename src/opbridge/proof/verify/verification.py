@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
+from opbridge.capture.assumption import verdict_text
 from opbridge.engines.process.crash import Crash
 from opbridge.proof.verify.special_values import SpecialValues
 from opbridge.proof.verify.trace import Divergence, Status, Timing, Trace
@@ -28,7 +29,6 @@ __all__ = [
     "share_of_tolerance",
     "status_words",
     "tolerance_text",
-    "verdict_text",
 ]
 
 DEFAULT_SEED = 20_260_101
@@ -280,13 +280,6 @@ def error_words(ratio: float | str) -> str:
 def status_words(status: str) -> str:
     """The status of a comparison: ``"pass"`` for ``"within budget"``."""
     return _STATUSES.get(status, status)
-
-
-def verdict_text(verdict: str, assumptions: Sequence[str]) -> str:
-    """The verdict for a reader: ``"passed under 2 assumptions"``."""
-    if verdict != "passed" or not assumptions:
-        return verdict
-    return f"passed under {len(assumptions)} assumption{'' if len(assumptions) == 1 else 's'}"
 
 
 def outside_text(value: str) -> str:
