@@ -61,6 +61,7 @@ FIXES = {
         "the model runs once before the export, time left out of dynamic_shapes", {"time": None}, before=_run_once
     ),
     "torchaudio/HDemucs": Fix("time is 4 * Dim('_time')", {"time": 4 * Dim("_time")}),
+    "torchaudio/Emformer": Fix("frames left out of dynamic_shapes", {"frames": None}),
     "monai/SlidingWindowInferer": Fix("batch left out of dynamic_shapes", {"batch": None}),
     "x-transformers/Encoder": Fix("length left out of dynamic_shapes", {"length": None}),
     "mambapy/Mamba": Fix("length left out of dynamic_shapes", {"length": None}),
@@ -69,7 +70,7 @@ FIXES = {
         {"height": None, "width": Dim("width", min=8)},
     ),
     "neuraloperator/UNO": Fix(
-        "height is Dim('height', min=10), width is Dim('width', min=10)",
-        {"height": Dim("height", min=10), "width": Dim("width", min=10)},
+        "height is Dim('height', min=10), width is Dim('width', min=11)",
+        {"height": Dim("height", min=10), "width": Dim("width", min=11)},
     ),
 }
