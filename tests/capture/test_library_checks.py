@@ -121,3 +121,15 @@ def test_checks_of_the_user_are_left_out_and_named() -> None:
     ((source, statement),) = capture(model, (torch.randn(12),)).unchecked
     assert source == f"tests/capture/test_library_checks.py:{model.__code__.co_firstlineno + 1}"
     assert statement == "assert x.min() >= -100"
+
+
+def test_checks_of_distributions_are_left_out() -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        normal = torch.distributions.Normal(x, x.exp(), validate_args=True)
+        chosen = torch.distributions.Categorical(probs=x.abs() + 0.1, validate_args=True)
+        return normal.log_prob(2 * x), chosen.entropy()
+
+    captured = capture(model, (torch.randn(3, 4),), dynamic_shapes={"x": {0: DYNAMIC}})
+    x = torch.randn(5, 4)
+    for found, expected in zip(captured.program.module()(x), model(x), strict=True):
+        torch.testing.assert_close(found, expected)

@@ -247,6 +247,16 @@ def _windows_of_sizes(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def _norms_of_matrices(x: Tensor) -> tuple[Tensor, ...]:
+    images = x[:, None, :].expand(-1, 3, -1) * torch.arange(1.0, 4)[:, None].sqrt()
+    return (
+        torch.linalg.matrix_norm(images, 2),
+        torch.linalg.matrix_norm(images, -2, (2, 0), keepdim=True),
+        torch.linalg.norm(x, 2),
+        torch.linalg.norm(images, 1, (0, 2)),
+    )
+
+
 def _levels(x: Tensor) -> tuple[Tensor, ...]:
     """The points of several levels, whose sizes are rows of a tensor, as in deformable attention."""
     shapes = torch.tensor([x.shape, [x.shape[0] // 2, 3]])
@@ -267,6 +277,7 @@ def _levels(x: Tensor) -> tuple[Tensor, ...]:
         (_made_from_sizes, (8, 9, 5, 16)),
         (_computed_with_sizes, (8, 9, 100, 3)),
         (_pooled_by_sizes, (8, 9, 5)),
+        (_norms_of_matrices, (8, 7)),
         (_levels, (8, 9, 4)),
         (_windows_of_sizes, (8, 9, 2, 1)),
     ],

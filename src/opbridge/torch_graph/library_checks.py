@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import os
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from opbridge.torch_graph.code_swap import functions_of, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_of_error, innermost
@@ -29,8 +33,15 @@ def lines_to_leave_out(error: BaseException | None, lines: Iterable[SourceLine])
         error: The exception that ended the capture.
         lines: The lines whose conditions restrict the captured program.
     """
-    found = (line for line in (*lines, *lines_of_error(error)) if line.is_installed)
+    found = [line for line in (*lines, *lines_of_error(error)) if line.is_installed]
+    found += _lines_of_distributions(error)[-1:]
     return {line for line in found if _statement(line, _has_no_effect)}
+
+
+def _lines_of_distributions(error: BaseException | None) -> list[SourceLine]:
+    """The lines of torch.distributions, whose checks of parameters and samples read the values of tensors."""
+    folder = f"{Path(torch.distributions.__file__).resolve().parent}{os.sep}"
+    return [line for line in frames_of_error(error) if line.file.startswith(folder)] if error is not None else []
 
 
 def lines_of_error(error: BaseException | None) -> tuple[SourceLine, ...]:

@@ -1,4 +1,4 @@
-"""Norms of matrices of dynamic sizes: the largest and the smallest sum of magnitudes along rows or columns."""
+"""Norms of matrices of dynamic sizes: the extreme sums of magnitudes along rows or columns, and singular values."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ def matrix_norm(
     dtype: torch.dtype | None = None,
     out: Tensor | None = None,
 ) -> Any:
-    """The largest (or for a negative ``ord`` smallest) sum of magnitudes, of columns for 1 and rows for infinity.
+    """The largest (or for a negative ``ord`` smallest) singular value for 2, or sum of magnitudes for 1 and infinity.
 
     linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None)
     -> Tensor
 
-    torch's implementation reads the number of sums as an integer, which makes it constant. Without rows or columns, the
-    largest sum is 0.
+    torch's implementation reads the numbers of elements and of sums as integers, which makes them constant. The sums
+    are those of columns for 1 and of rows for infinity. Without rows or columns, the largest sum is 0.
     """
-    if isinstance(ord, str) or abs(ord) not in (1, math.inf) or out is not None or have_fixed_sizes(A):
+    if isinstance(ord, str) or abs(ord) not in (1, 2, math.inf) or out is not None or have_fixed_sizes(A):
         return NotImplemented
+    if abs(ord) == 2:
+        values = torch.linalg.svdvals(A.to(dtype or A.dtype).movedim(tuple(dim), (-2, -1)))[..., None]
+        result = values.amax((-2, -1), True) if ord > 0 else values.amin((-2, -1), True)
+        return result.movedim((-2, -1), tuple(dim)) if keepdim else result[..., 0, 0]
     summed, compared = dim if abs(ord) == 1 else reversed(dim)
     sums = torch.linalg.vector_norm(A, 1, summed, True, dtype=dtype)
     if ord > 0:
