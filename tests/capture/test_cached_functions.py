@@ -51,10 +51,41 @@ class RemembersAtOnce(Remembers):
         return self.masks.setdefault(x.shape[0], torch.ones(x.shape[0], x.shape[0]).tril()) @ x
 
 
+class Tables(nn.Module):
+    @staticmethod
+    @functools.cache
+    def rows(size: int) -> torch.Tensor:
+        return torch.ones(size, size).tril()
+
+    @classmethod
+    @functools.cache
+    def columns(cls, size: int) -> torch.Tensor:
+        return torch.arange(1.0, size + 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.rows(x.shape[0]) @ x * self.columns(x.shape[1])
+
+
+class InheritedTables(Tables):
+    pass
+
+
+def table_in_closure() -> Any:
+    @functools.cache
+    def table(size: int) -> torch.Tensor:
+        return torch.arange(1.0, size + 1)[:, None]
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * table(x.shape[0])
+
+    return lambda x: scaled(x)
+
+
 MODELS = {
     "function": lambda: lambda x: mask(x.shape[0]) @ x,
     "method": Positions,
     "closure": in_closure,
+    "static method": Tables,
     "dict": Remembers,
 }
 
@@ -79,6 +110,13 @@ def test_a_dict_has_the_keys_that_it_had() -> None:
     for _ in range(2):
         capture(model, (torch.ones(5, 3),), dynamic_shapes=({0: "n"},))
         assert not [key for key in shared if not isinstance(key, int)]
+
+
+@pytest.mark.parametrize("make", [Tables, InheritedTables, table_in_closure])
+def test_no_cache_keeps_a_tensor_without_data(make: Any) -> None:
+    model = make()
+    capture(model, (torch.randn(4, 3),))
+    assert model(torch.ones(4, 3)).numpy().sum() > 0
 
 
 def test_the_caches_are_put_back() -> None:

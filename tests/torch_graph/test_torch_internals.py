@@ -17,6 +17,7 @@ from opbridge.catalog.declare.catalog import Catalog
 from opbridge.ladder.plan import plan
 from opbridge.ladder.translate import translate
 from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.custom_ops import python_implementations
 from opbridge.torch_graph.decomposed import decomposed
 from opbridge.torch_graph.example_values import assuming_values, example_fakes
 from opbridge.torch_graph.mutations import noting_mutations
@@ -54,6 +55,15 @@ def test_a_program_is_decomposed_under_the_settings_of_torch_onnx():
     with torch_internals.decomposing(program):
         assert torch.fx.experimental._config.backed_size_oblivious
     assert not torch.fx.experimental._config.backed_size_oblivious
+
+
+def test_the_functions_of_custom_operators_are_found():
+    @torch.library.custom_op("opbridge_tests::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    function = python_implementations()[torch.ops.opbridge_tests.twice.default]
+    torch.testing.assert_close(function(torch.ones(2)), torch.full((2,), 2.0))
 
 
 def test_a_constant_that_a_decomposition_creates_is_kept():

@@ -155,7 +155,7 @@ def _export_as_declared(
         noting = torch_internals.noting_sizes(fixed, guards)
         order = einsum_from_left_to_right() if shapes else contextlib.nullcontext()
         replacements = opening_outputs(module), dynamic_builtins(), without_gradient_modes(), importing_outside()
-        forgetting = forgetting_cached_results()
+        forgetting = forgetting_cached_results(module)
         with contextlib.ExitStack() as stack:
             for context in (forgetting, state, silenced(), settings, noting, torch.no_grad(), *replacements, order):
                 stack.enter_context(context)

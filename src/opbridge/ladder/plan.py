@@ -19,6 +19,7 @@ from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import OpbridgeError, TranslationError, described_error, first_line
 from opbridge.ladder.bodies import Bodies, capture_bodies
 from opbridge.ladder.custom_calls import CustomCall, keep_custom_nodes
+from opbridge.ladder.inlining import with_implementations
 from opbridge.ladder.kept_nan import KeptNan
 from opbridge.ladder.opaque_aliases import under_opaque_aliases
 from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
@@ -115,6 +116,7 @@ def plan(
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
+    catalog = with_implementations(catalog, mapped)
     newest = opset or newest_opset
     rungs = RUNGS_WITH_KERNELS if kernels else RUNGS
     chosen = _choose(catalog, rungs, refused, mapped, newest, opset or min(newest, max(floor, served_opset)))

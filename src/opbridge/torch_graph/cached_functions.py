@@ -64,12 +64,16 @@ def calling_without_caches(active: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forgetting_cached_results() -> Iterator[None]:
-    """Clear, on exit, the caches of ``functools`` that hold tensors of a capture, of functions and of methods."""
+def forgetting_cached_results(module: torch.nn.Module) -> Iterator[None]:
+    """Clear, on exit, the caches of ``functools`` that hold tensors of a capture, of functions and of methods.
+
+    Args:
+        module: The module that is captured.
+    """
     try:
         yield
     finally:
-        for one in _cached_functions():
+        for one in (*_cached_functions(), *_cached_in_closures(module)):
             if any(isinstance(held, torch.Tensor) and is_fake(held) for held in _results(one)):
                 one.cache_clear()
 
@@ -80,11 +84,39 @@ def _cached_functions() -> Iterator[Any]:
         namespace = getattr(module, "__dict__", None)
         if name.partition(".")[0] in _INTERNAL or not isinstance(namespace, dict):
             continue
-        for value in list(namespace.values()):
+        for value in map(_function, list(namespace.values())):
             if type(value) is _CACHED:
                 yield value
             elif issubclass(type(value), type):
-                yield from [member for member in vars(value).values() if type(member) is _CACHED]
+                members = map(_function, vars(value).values())
+                yield from [member for member in members if type(member) is _CACHED]
+
+
+def _cached_in_closures(module: torch.nn.Module) -> Iterator[Any]:
+    """Those that are methods of the module's parts, or variables of closures that their methods reach."""
+    classes = {base for part in module.modules() for base in type(part).__mro__ if base is not torch.nn.Module}
+    pending = [member for owner in classes for member in vars(owner).values()]
+    pending += [value for part in module.modules() for value in vars(part).values()]
+    seen: set[int] = set()
+    while pending:
+        value = _function(pending.pop())
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if type(value) is _CACHED:
+            yield value
+            pending.append(value.__wrapped__)
+        elif isinstance(value, types.FunctionType):
+            for cell in value.__closure__ or ():
+                with contextlib.suppress(ValueError):  # A variable that has no value.
+                    pending.append(cell.cell_contents)
+
+
+def _function(member: Any) -> Any:
+    """The function of a static method, a class method or a bound method, with its cache; another value as it is."""
+    kind = type(member)
+    function = member.__func__ if kind in (staticmethod, classmethod, types.MethodType) else member
+    return function.own if type(function) is _WithoutCache else function
 
 
 def _results(cached: Any) -> Iterator[Any]:
@@ -103,8 +135,9 @@ def _replace(undone: list[Callable[[], None]]) -> None:
                 undone.append(functools.partial(namespace.__setitem__, name, value))
     for one in gc.get_objects():
         if issubclass(type(one), type):  # isinstance() asks some objects for their class.
-            for name, value in [entry for entry in vars(one).items() if _is_cached(entry[1])]:
-                setattr(one, name, _WithoutCache(value))
+            for name, value in [entry for entry in vars(one).items() if _is_cached(_function(entry[1]))]:
+                replaced = _WithoutCache(_function(value))
+                setattr(one, name, replaced if type(value) is _CACHED else type(value)(replaced))
                 undone.append(functools.partial(setattr, one, name, value))
         elif type(one) is types.CellType:
             with contextlib.suppress(ValueError):  # A variable that has no value.
@@ -123,7 +156,7 @@ class _WithoutCache:
 
     def __init__(self, own: Any) -> None:
         functools.update_wrapper(self, own)
-        self._own = own
+        self.own = own
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -131,10 +164,10 @@ class _WithoutCache:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves = pytree.tree_leaves((args, kwargs))
         if any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in leaves):
-            return self._own.__wrapped__(*args, **kwargs)
+            return self.own.__wrapped__(*args, **kwargs)
         try:
-            return self._own(*args, **kwargs)
+            return self.own(*args, **kwargs)
         except TypeError as error:
             if hashed_size(error) is None:
                 raise
-        return self._own.__wrapped__(*args, **kwargs)
+        return self.own.__wrapped__(*args, **kwargs)

@@ -1,7 +1,7 @@
 """The internals of torch that opbridge uses, with reasons and guards.
 
 ``reuse.py``, ``capture_faults.py``, ``size_conditions.py``, ``size_guards.py``, ``mutations.py``, ``recurrent.py``,
-``gradients.py`` and ``example_values.py`` have more.
+``gradients.py``, ``example_values.py`` and ``custom_ops.py`` have more.
 ``tests/torch_graph/test_torch_internals.py`` names each of them, so that it fails first if a torch release moves one.
 
 * ``torch.onnx._internal.exporter._torchlib`` and ``onnxscript._framework_apis``: list the torch operators that

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -40,7 +41,7 @@ def lines_to_leave_out(error: BaseException | None, lines: Iterable[SourceLine])
 
 def _lines_of_distributions(error: BaseException | None) -> list[SourceLine]:
     """The lines of torch.distributions, whose checks of parameters and samples read the values of tensors."""
-    folder = f"{Path(torch.distributions.__file__).resolve().parent}{os.sep}"
+    folder = f"{Path(inspect.getfile(torch.distributions)).resolve().parent}{os.sep}"
     return [line for line in frames_of_error(error) if line.file.startswith(folder)] if error is not None else []
 
 
