@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -81,6 +81,34 @@ def table_in_closure() -> Any:
     return lambda x: scaled(x)
 
 
+TABLES: dict[int, torch.Tensor] = {}
+
+
+class InGlobals(nn.Module):
+    shared: ClassVar[list[tuple[torch.Tensor, ...]]] = []
+    last: ClassVar[torch.Tensor | None] = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] not in TABLES:
+            TABLES[x.shape[1]] = torch.arange(1.0, 1 + x.shape[1])
+        if not InGlobals.shared:
+            InGlobals.shared.append((torch.ones(3), torch.ones(3)))
+        if InGlobals.last is None:
+            InGlobals.last = torch.ones(3)
+        return x * TABLES[x.shape[1]] * InGlobals.shared[0][0] * InGlobals.last
+
+
+def dict_in_closure() -> Any:
+    tables = {}
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        if "table" not in tables:
+            tables["table"] = torch.arange(1.0, 4)
+        return x * tables["table"]
+
+    return scaled
+
+
 MODELS = {
     "function": lambda: lambda x: mask(x.shape[0]) @ x,
     "method": Positions,
@@ -112,7 +140,7 @@ def test_a_dict_has_the_keys_that_it_had() -> None:
         assert not [key for key in shared if not isinstance(key, int)]
 
 
-@pytest.mark.parametrize("make", [Tables, InheritedTables, table_in_closure])
+@pytest.mark.parametrize("make", [Tables, InheritedTables, table_in_closure, InGlobals, dict_in_closure])
 def test_no_cache_keeps_a_tensor_without_data(make: Any) -> None:
     model = make()
     capture(model, (torch.randn(4, 3),))

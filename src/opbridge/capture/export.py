@@ -13,7 +13,7 @@ from opbridge.capture.failures import CaptureFailure, explain_capture_failure
 from opbridge.errors import CaptureError
 from opbridge.findings import dynamic_dimension
 from opbridge.torch_graph import internals as torch_internals
-from opbridge.torch_graph.cached_functions import forgetting_cached_results
+from opbridge.torch_graph.cached_functions import forgetting_results
 from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
 from opbridge.torch_graph.dimensions import arguments_by_name, chosen_by_torch, declared_sizes, from_two, without_names
 from opbridge.torch_graph.gradients import without_gradient_modes
@@ -155,7 +155,7 @@ def _export_as_declared(
         noting = torch_internals.noting_sizes(fixed, guards)
         order = einsum_from_left_to_right() if shapes else contextlib.nullcontext()
         replacements = opening_outputs(module), dynamic_builtins(), without_gradient_modes(), importing_outside()
-        forgetting = forgetting_cached_results(module)
+        forgetting = forgetting_results(module)
         with contextlib.ExitStack() as stack:
             for context in (forgetting, state, silenced(), settings, noting, torch.no_grad(), *replacements, order):
                 stack.enter_context(context)

@@ -1,4 +1,4 @@
-"""Functions with a cache, ``@functools.lru_cache def mask(size)``, whose results a capture must not leave there.
+"""Caches, as ``@functools.lru_cache def mask(size)``, in which a capture must not leave its results.
 
 A dynamic size has no hash value, so that it can't be the key of a cache. During a capture, such a call runs the
 function itself. Other calls keep their results, which a capture computes without data, and which later runs would read.
@@ -11,7 +11,8 @@ import functools
 import gc
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -20,11 +21,18 @@ from torch.utils import _pytree as pytree
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.size_guards import dimensions_of
 
-__all__ = ["calling_without_caches", "forgetting_cached_results", "hashed_size", "hashed_sources"]
+__all__ = ["calling_without_caches", "forgetting_results", "hashed_size", "hashed_sources"]
 
 _CACHED = type(functools.cache(lambda: None))
 _INTERNAL = ("torch", "sympy", "opbridge")
 """Packages whose own caches are kept."""
+
+_OF_MODULES = ("builtins", "torch.nn.modules.module")
+
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+
+_MOST_ENTRIES = 1024
+"""A dict or a list with more entries is no cache of a model."""
 
 
 def hashed_size(error: BaseException | None) -> torch.SymInt | None:
@@ -64,38 +72,53 @@ def calling_without_caches(active: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forgetting_cached_results(module: torch.nn.Module) -> Iterator[None]:
-    """Clear, on exit, the caches of ``functools`` that hold tensors of a capture, of functions and of methods.
+def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
+    """Remove, on exit, the tensors of a capture from caches outside of the module's own attributes.
+
+    These are the caches of ``functools``, and variables of modules, attributes of classes and variables of closures, as
+    well as dicts and lists in them. ``opbridge.torch_graph.state`` does the same for the attributes of the module.
 
     Args:
         module: The module that is captured.
     """
+    owners = [*_modules(), *_classes(module)]
+    before = [(owner, dict(vars(owner))) for owner in owners]
     try:
         yield
     finally:
-        for one in (*_cached_functions(), *_cached_in_closures(module)):
-            if any(isinstance(held, torch.Tensor) and is_fake(held) for held in _results(one)):
-                one.cache_clear()
+        for owner, own in before:
+            has_tensors = _may_hold_tensors(vars(owner).values(), ())
+            for name in [name for name, value in vars(owner).items() if _is_fake(value)] if has_tensors else ():
+                if name in own:
+                    setattr(owner, name, own[name])
+                else:
+                    delattr(owner, name)
+        for value in (*_variables(), *_in_closures(module)):
+            _forget(value)
 
 
-def _cached_functions() -> Iterator[Any]:
-    """Those in modules and in classes of modules: a search among all objects takes as long as a small capture."""
+def _modules() -> Iterator[Any]:
+    """The modules of Python. A search among all objects takes as long as a small capture."""
     for name, module in list(sys.modules.items()):
-        namespace = getattr(module, "__dict__", None)
-        if name.partition(".")[0] in _INTERNAL or not isinstance(namespace, dict):
-            continue
-        for value in map(_function, list(namespace.values())):
-            if type(value) is _CACHED:
-                yield value
-            elif issubclass(type(value), type):
-                members = map(_function, vars(value).values())
-                yield from [member for member in members if type(member) is _CACHED]
+        if name.partition(".")[0] not in _INTERNAL and isinstance(getattr(module, "__dict__", None), dict):
+            yield module
 
 
-def _cached_in_closures(module: torch.nn.Module) -> Iterator[Any]:
-    """Those that are methods of the module's parts, or variables of closures that their methods reach."""
-    classes = {base for part in module.modules() for base in type(part).__mro__ if base is not torch.nn.Module}
-    pending = [member for owner in classes for member in vars(owner).values()]
+def _variables() -> list[Any]:
+    """The caches that are variables of modules, or attributes of classes there."""
+    values = [value for owner in _modules() for value in vars(owner).values()]
+    classes = {value for value in values if issubclass(type(value), type)}
+    values += [member for owner in classes for member in vars(owner).values()]
+    return [value for value in values if type(value) in _CACHES]
+
+
+def _classes(module: torch.nn.Module) -> set[type]:
+    return {base for part in module.modules() for base in type(part).__mro__ if base.__module__ not in _OF_MODULES}
+
+
+def _in_closures(module: torch.nn.Module) -> Iterator[Any]:
+    """The attributes of the classes of a module's parts, and the variables of closures that their methods reach."""
+    pending = [member for owner in _classes(module) for member in vars(owner).values()]
     pending += [value for part in module.modules() for value in vars(part).values()]
     seen: set[int] = set()
     while pending:
@@ -103,8 +126,8 @@ def _cached_in_closures(module: torch.nn.Module) -> Iterator[Any]:
         if id(value) in seen:
             continue
         seen.add(id(value))
+        yield value
         if type(value) is _CACHED:
-            yield value
             pending.append(value.__wrapped__)
         elif isinstance(value, types.FunctionType):
             for cell in value.__closure__ or ():
@@ -112,11 +135,32 @@ def _cached_in_closures(module: torch.nn.Module) -> Iterator[Any]:
                     pending.append(cell.cell_contents)
 
 
-def _function(member: Any) -> Any:
-    """The function of a static method, a class method or a bound method, with its cache; another value as it is."""
-    kind = type(member)
-    function = member.__func__ if kind in (staticmethod, classmethod, types.MethodType) else member
-    return function.own if type(function) is _WithoutCache else function
+def _forget(value: Any) -> None:
+    """Remove the tensors of a capture from a cache: a function with a cache, a dict or a list."""
+    value = _function(value)
+    if type(value) is _CACHED:
+        if any(_is_fake(held) for held in _results(value)):
+            value.cache_clear()
+    elif type(value) in _MAPPINGS and _may_hold_tensors(value.values()):
+        for key in [key for key, held in list(value.items()) if _has_fakes(held)]:
+            del value[key]
+    elif type(value) is list and _may_hold_tensors(value) and any(map(_has_fakes, value)):
+        value[:] = [held for held in value if not _has_fakes(held)]
+
+
+def _may_hold_tensors(values: Collection[Any], containers: Collection[type] = (tuple, list)) -> bool:
+    """Whether a few values, looked at by their types alone, may be or contain tensors."""
+    if len(values) > _MOST_ENTRIES:
+        return False
+    return any(kind in containers or issubclass(kind, torch.Tensor) for kind in set(map(type, values)))
+
+
+def _has_fakes(value: Any) -> bool:
+    return _is_fake(value) or (type(value) in (tuple, list) and any(map(_is_fake, value)))
+
+
+def _is_fake(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and is_fake(value)
 
 
 def _results(cached: Any) -> Iterator[Any]:
@@ -124,6 +168,13 @@ def _results(cached: Any) -> Iterator[Any]:
     for held in gc.get_referents(cached):
         if not callable(held):
             yield from pytree.tree_leaves(held)
+
+
+def _function(member: Any) -> Any:
+    """The function of a static method, a class method or a bound method, with its cache; another value as it is."""
+    kind = type(member)
+    function = member.__func__ if kind in (staticmethod, classmethod, types.MethodType) else member
+    return function.own if type(function) is _WithoutCache else function
 
 
 def _replace(undone: list[Callable[[], None]]) -> None:
@@ -171,3 +222,7 @@ class _WithoutCache:
             if hashed_size(error) is None:
                 raise
         return self.own.__wrapped__(*args, **kwargs)
+
+
+_CACHES = {_CACHED, _WithoutCache, staticmethod, classmethod, types.MethodType, list, *_MAPPINGS}
+"""The types of what may be or have a cache."""
