@@ -187,7 +187,7 @@ def if_always(sizes: Collection[int]) -> str:
     return f"if its size is always {next(iter(sizes)) if len(sizes) == 1 else 'the same'}"
 
 
-ASSUMING = "export with --assume, which fixes the values and branches of the example"
+ASSUMING = "export with --assume, which makes the values and branches of the example constant"
 """What is left to a user who can't change the code."""
 
 

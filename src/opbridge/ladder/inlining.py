@@ -38,5 +38,6 @@ def _spec(overload: torch._ops.OpOverload, function: Callable[..., Any]) -> OpSp
             # It is not written in torch operators alone: the operator has no mapping.
             return NotImplemented
 
-    code = inspect.unwrap(function).__code__
-    return OpSpec(target_key(overload), "decompose", traced, source=f"{code.co_filename}:{code.co_firstlineno}")
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    source = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return OpSpec(target_key(overload), "decompose", traced, source=source)

@@ -81,6 +81,9 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
     Args:
         module: The module that is captured.
     """
+    if any(map(is_fake, (*module.parameters(), *module.buffers()))):
+        yield  # The user's own tensors have no data.
+        return
     owners = [*_modules(), *_classes(module)]
     before = [(owner, dict(vars(owner))) for owner in owners]
     try:
@@ -106,9 +109,9 @@ def _modules() -> Iterator[Any]:
 
 def _variables() -> list[Any]:
     """The caches that are variables of modules, or attributes of classes there."""
-    values = [value for owner in _modules() for value in vars(owner).values()]
-    classes = {value for value in values if issubclass(type(value), type)}
-    values += [member for owner in classes for member in vars(owner).values()]
+    values = [value for owner in _modules() for value in list(vars(owner).values())]
+    classes = {id(value): value for value in values if issubclass(type(value), type)}
+    values += [member for owner in classes.values() for member in list(vars(owner).values())]
     return [value for value in values if type(value) in _CACHES]
 
 
@@ -160,7 +163,7 @@ def _has_fakes(value: Any) -> bool:
 
 
 def _is_fake(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and is_fake(value)
+    return issubclass(type(value), torch.Tensor) and is_fake(value)  # isinstance() asks some objects for their class.
 
 
 def _results(cached: Any) -> Iterator[Any]:
