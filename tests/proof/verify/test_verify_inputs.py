@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from verify_models import Function, captured, onnx_model, session
 
+import opbridge
 from opbridge.proof.verify.fresh import EXAMPLE_RANGE, EXAMPLE_VALUES, WIDE_RANGE, fresh_tensor
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.proof.verify.options import VerifyOptions
@@ -205,6 +207,16 @@ def test_a_size_that_pytorch_accepts_and_the_captured_program_does_not_is_a_fail
     found = verify(CapturedReference(other), session(onnx_model(item)), engine="onnxruntime")
     assert [case.verdict for case in found.cases] == ["passed", "passed", "failed"]
     assert re.match(r"PyTorch accepts s\d+=3, but the captured program does not: ", found.error or "")
+
+
+@pytest.mark.slow
+def test_a_rank_that_a_size_of_one_changes_is_named(tmp_path: Path) -> None:
+    """PyTorch's result has rank 1 for one column."""
+    model, shapes = Function(lambda x: x.squeeze(1)), (({1: Dim("n", min=1, max=9)},),)
+    bundle = opbridge.export(model, (torch.randn(2, 3),), path=tmp_path / "bundle", dynamic_shapes=shapes, bisect=False)
+    assert bundle.verification is not None
+    (comparison,) = [one for one in bundle.verification["comparisons"] if one["status"] == "shape"]
+    assert comparison["detail"].endswith("exclude it with torch.export.Dim(name, min=2)")
 
 
 @pytest.mark.slow
