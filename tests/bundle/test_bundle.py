@@ -418,5 +418,5 @@ def test_the_failing_outputs_are_those_that_the_verification_does_not_pass() -> 
     assert {*checks._FAILING, "not compared"} == {*get_args(Status)} - PASSING
     found = [{"status": status, "output": f"y_{status}", "ratio": 2.0} for status in get_args(Status)]
     for comparison in found:
-        shown = checks.outcome({"verdict": "failed", "comparisons": [comparison]})
+        shown = checks.outcome({"verdict": "failed", "comparisons": [comparison]}, ())
         assert (comparison["output"] in shown) == (comparison["status"] in checks._FAILING)
