@@ -24,8 +24,10 @@ from opbridge.torch_graph.size_guards import dimensions_of
 __all__ = ["calling_without_caches", "forgetting_results", "hashed_size", "hashed_sources"]
 
 _CACHED = type(functools.cache(lambda: None))
-_INTERNAL = ("torch", "sympy", "opbridge")
-"""Packages whose own caches are kept."""
+_ENGINES = ("numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino")
+_TOOLS = ("mpmath", "networkx", "pygments", "pytest", "_pytest", "rich", "sympy")
+_INTERNAL = {"torch", "opbridge", *_ENGINES, *_TOOLS, *sys.stdlib_module_names}
+"""Packages that no model has its code in: their own caches are kept, and not searched."""
 
 _OF_MODULES = ("builtins", "torch.nn.modules.module")
 
