@@ -92,8 +92,9 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         for owner, own in before:
-            has_tensors = _may_hold_tensors(vars(owner).values(), ())
-            for name in [name for name, value in vars(owner).items() if _is_fake(value)] if has_tensors else ():
+            now = dict(vars(owner))  # Other threads may add variables.
+            has_tensors = _may_hold_tensors(now.values(), ())
+            for name in [name for name, value in now.items() if _is_fake(value)] if has_tensors else ():
                 if name in own:
                     setattr(owner, name, own[name])
                 else:
@@ -123,7 +124,7 @@ def _classes(module: torch.nn.Module) -> set[type]:
 
 def _in_closures(module: torch.nn.Module) -> Iterator[Any]:
     """The attributes of the classes of a module's parts, and the variables of closures that their methods reach."""
-    pending = [member for owner in _classes(module) for member in vars(owner).values()]
+    pending = [member for owner in _classes(module) for member in list(vars(owner).values())]
     pending += [value for part in module.modules() for value in vars(part).values()]
     seen: set[int] = set()
     while pending:
@@ -157,7 +158,7 @@ def _may_hold_tensors(values: Collection[Any], containers: Collection[type] = (t
     """Whether a few values, looked at by their types alone, may be or contain tensors."""
     if len(values) > _MOST_ENTRIES:
         return False
-    return any(kind in containers or issubclass(kind, torch.Tensor) for kind in set(map(type, values)))
+    return any(kind in containers or issubclass(kind, torch.Tensor) for kind in set(map(type, list(values))))
 
 
 def _has_fakes(value: Any) -> bool:
