@@ -364,15 +364,3 @@ def chunks_whose_number_is_known(x):
     for start, end in chunks:
         parts += [piece.softmax(2) for piece in x[..., start:end].split(40, 2)]
     return torch.cat(parts, 2)
-
-
-@program(cases=LENGTHS, dynamic=LENGTH)
-def branches_that_are_an_extreme(x):
-    n = x.shape[2]
-    window = n if n <= 9 else 9
-    least = 11
-    if not n < 11:
-        least = n
-    same = 12 if n == 12 else n
-    x = pad(x, (0, -n % window)).reshape(1, 3, -1, window).sum(-1)
-    return x / least - same * 2
