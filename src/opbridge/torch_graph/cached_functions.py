@@ -24,12 +24,13 @@ from opbridge.torch_graph.size_guards import dimensions_of
 __all__ = ["calling_without_caches", "forgetting_results", "hashed_size", "hashed_sources"]
 
 _CACHED = type(functools.cache(lambda: None))
-_ENGINES = ("numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino")
+_LIBRARIES = ("numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "openvino")
 _TOOLS = ("mpmath", "networkx", "pygments", "pytest", "_pytest", "rich", "sympy")
-_INTERNAL = {"torch", "opbridge", *_ENGINES, *_TOOLS, *sys.stdlib_module_names}
+_INTERNAL = {"torch", "opbridge", *_LIBRARIES, *_TOOLS, *sys.stdlib_module_names}
 """Packages that no model has its code in: their own caches are kept, and not searched."""
 
 _OF_MODULES = ("builtins", "torch.nn.modules.module")
+"""Where ``object`` and ``nn.Module`` are defined, the base classes of every module."""
 
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 
