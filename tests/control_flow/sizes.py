@@ -10,6 +10,7 @@ LENGTH = {"x": {2: torch.export.Dim.DYNAMIC}}
 LENGTHS = [(torch.arange(3.0 * n).reshape(1, 3, n).sin(),) for n in (8, 2, 9, 11, 12, 13, 20)]
 IMAGE = {"x": {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}}
 IMAGES = [(torch.arange(float(h * w)).reshape(1, 1, h, w).sin(),) for h, w in ((10, 10), (9, 12), (12, 9), (16, 5))]
+SECTIONS = [(torch.arange(2.0 * sum(sizes)).reshape(-1, 2).sin(), sizes) for sizes in ([3, 2], [1, 0, 4], [2, 2, 1, 3])]
 
 PICTURE = {"x": dict.fromkeys(range(4), torch.export.Dim.DYNAMIC)}
 PICTURES = [(torch.rand(shape),) for shape in ((2, 3, 10, 10), (3, 2, 12, 9), (2, 2, 9, 12))]
@@ -194,6 +195,14 @@ def pieces_of_chunk(x):
         state = state * 0.5 + piece.squeeze(2)
         states.append(state)
     return torch.stack(states, 2)
+
+
+@program("Loop", cases=SECTIONS, dynamic={"x": {0: "rows"}, "sizes": {0: "parts"}})
+def sections_of_split(x, sizes):
+    sums = [part.sum(0) for part in x.split(sizes.tolist())]
+    for number, size in enumerate(sizes.tolist()):
+        sums[number] = sums[number] * size
+    return torch.stack(sums)
 
 
 @program(cases=LENGTHS, dynamic=LENGTH)

@@ -78,6 +78,23 @@ class _Pieces(Refused):
         return _Elements(parts), rest, length % size > 0
 
 
+class _Sections(Refused):
+    """``split``: parts of given sizes, the number of which is dynamic."""
+
+    def __init__(self, tensor: Tensor, sizes: Tensor, dim: int) -> None:
+        self._tensor, self._sizes, self._dim = tensor, sizes, dim
+        self._starts = sizes.cumsum(0) - sizes
+        self.length = sizes.shape[0]
+
+    def item(self, index: Tensor) -> Tensor:
+        """The part at a position."""
+        start, count = (numbers.index_select(0, index.reshape(1)).item() for numbers in (self._starts, self._sizes))
+        torch._check(start >= 0)
+        torch._check(count >= 0)
+        torch._check(start + count <= self._tensor.shape[self._dim])
+        return self._tensor.narrow(self._dim, start, count)
+
+
 class _Numbered(Refused):
     """``enumerate``."""
 
@@ -274,16 +291,16 @@ def builtin(name: str, function: Any) -> Any:
 
 
 def of_parts(owner: Any, name: str) -> Any:
-    """``unbind``, ``split`` and ``chunk`` as functions that may return a dynamic number of parts; ``tensor`` takes one.
+    """``unbind``, ``split``, ``chunk`` and ``tolist``, which may return a dynamic number of parts; ``tensor`` takes one.
 
     Args:
         owner: The module ``torch`` or a tensor; the attribute of any other object is returned unchanged.
         name: The attribute.
     """
-    if owner is torch:
+    if owner is torch and name != "tolist":
         return functools.partial(_OF_PARTS[name], getattr(torch, name))
-    if isinstance(owner, Tensor) and name in ("unbind", "split", "chunk"):
-        return functools.partial(_OF_PARTS[name], getattr(torch, name), owner)
+    if isinstance(owner, Tensor) and name in ("unbind", "split", "chunk", "tolist"):
+        return functools.partial(_OF_PARTS[name], getattr(torch.Tensor, name), owner)
     return getattr(owner, name)
 
 
@@ -292,7 +309,9 @@ def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
 
 
 def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
-    size = named.get("split_size_or_sections", split_size)
+    size = named.get("split_size_or_sections", named.get("split_size", split_size))
+    if has_rows(size):
+        return _Sections(tensor, stacked(size)[0], dim)
     if isinstance(size, int) and isinstance(tensor.shape[dim], torch.SymInt):
         pieces = _Pieces(tensor, size, dim)
         return pieces if known_length(pieces.length) is None else original(tensor, size, dim)
@@ -305,6 +324,12 @@ def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 
     return original(input, chunks, dim)
 
 
+def _tolist(original: Callable[..., Any], tensor: Tensor) -> Any:
+    if tensor.dim() == 1 and isinstance(tensor.shape[0], torch.SymInt):
+        return [Rows(tensor, are_numbers=True)]
+    return original(tensor)
+
+
 def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
     if not has_rows(data):
         return original(data, **options)
@@ -314,7 +339,7 @@ def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
 
 
 _OF_PARTS: dict[str, Callable[..., Any]] = {
-    "unbind": _unbind, "split": _split, "chunk": _chunk, "tensor": _tensor, "as_tensor": _tensor,
+    "unbind": _unbind, "split": _split, "chunk": _chunk, "tolist": _tolist, "tensor": _tensor, "as_tensor": _tensor,
 }  # fmt: skip
 
 
