@@ -32,7 +32,7 @@ REPLACED = (
 COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
 """The methods and functions of torch that a conversion replaces."""
 
-PARTS = ("unbind", "split", "chunk", "tolist", "tensor", "as_tensor")
+PARTS = ("unbind", "split", "chunk", "tolist", "tensor", "as_tensor", "FloatTensor", "LongTensor")
 """The methods and functions of torch between a tensor and a list of its parts, which a conversion replaces."""
 
 LOOKUPS = ("index", "count", "get")

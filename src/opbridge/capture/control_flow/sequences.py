@@ -88,7 +88,7 @@ class _Sections(Refused):
 
     def item(self, index: Tensor) -> Tensor:
         """The part at a position."""
-        start, count = (numbers.index_select(0, index.reshape(1)).item() for numbers in (self._starts, self._sizes))
+        start, count = _Elements(self._starts, True).item(index), _Elements(self._sizes, True).item(index)
         torch._check(start >= 0)
         torch._check(count >= 0)
         torch._check(start + count <= self._tensor.shape[self._dim])
@@ -291,13 +291,13 @@ def builtin(name: str, function: Any) -> Any:
 
 
 def of_parts(owner: Any, name: str) -> Any:
-    """``unbind``, ``split``, ``chunk`` and ``tolist``, which may return a dynamic number of parts; ``tensor`` takes one.
+    """``unbind``, ``split``, ``chunk`` and ``tolist`` with a dynamic number of parts; ``tensor`` with dynamic numbers.
 
     Args:
         owner: The module ``torch`` or a tensor; the attribute of any other object is returned unchanged.
         name: The attribute.
     """
-    if owner is torch and name != "tolist":
+    if owner is torch and hasattr(torch, name):
         return functools.partial(_OF_PARTS[name], getattr(torch, name))
     if isinstance(owner, Tensor) and name in ("unbind", "split", "chunk", "tolist"):
         return functools.partial(_OF_PARTS[name], getattr(torch.Tensor, name), owner)
@@ -338,8 +338,14 @@ def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
     return values.to(options.get("device"), options.get("dtype") or dtype)
 
 
+def _typed(dtype: torch.dtype, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    data = arguments[0] if len(arguments) == 1 and not options else None
+    return torch.as_tensor(data, dtype=dtype) if isinstance(data, (list, tuple)) else original(*arguments, **options)
+
+
 _OF_PARTS: dict[str, Callable[..., Any]] = {
     "unbind": _unbind, "split": _split, "chunk": _chunk, "tolist": _tolist, "tensor": _tensor, "as_tensor": _tensor,
+    "FloatTensor": functools.partial(_typed, torch.float32), "LongTensor": functools.partial(_typed, torch.int64),
 }  # fmt: skip
 
 
