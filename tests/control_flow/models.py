@@ -111,3 +111,25 @@ class Auroc(nn.Module):
             return torch.zeros(())
         x, y = (pad(part, (1, 0)) / part[-1] for part in (false, true))
         return torch.trapezoid(y, x)
+
+
+@model(lambda: (torch.randn(3, 4), torch.tensor([0.0, 1.0, 0.0])), dynamic={"x": {0: D}, "starts": {0: D}})
+class LayerWithTwoNames(nn.Module):
+    """Two attributes are the same layer, as the feature extractor of actor and critic."""
+
+    def __init__(self):
+        super().__init__()
+        self.extract = nn.Linear(4, 4)
+        self.extract_of_critic = self.extract
+        self.recurrent = nn.GRU(4, 4)
+
+    def forward(self, x, starts):
+        recurrent = self.recurrent
+        if torch.all(starts == 0.0):
+            return recurrent(self.extract(x))[0]
+        state = x.new_zeros(1, 4)
+        rows = []
+        for row, start in zip(x, starts, strict=True):
+            y, state = recurrent(self.extract_of_critic(row[None]), state * (1 - start))
+            rows.append(y)
+        return torch.cat(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from onnxscript import optimizer
 from onnxscript.rewriter import RewriteRule
 from onnxscript.rewriter._matcher import SimplePatternMatcher
 
-from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
+from opbridge.torch_graph.onnxscript_internals import exact_constants, nested_subgraphs, quick_matching
 
 Context = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -93,3 +94,11 @@ def test_both_are_undone() -> None:
     with pytest.raises(ZeroDivisionError), exact_constants(), quick_matching():
         1 / 0  # noqa: B018
     assert (RewriteRule.try_rewrite, SimplePatternMatcher._match_constant) == before
+
+
+def test_torch_onnx_writes_calls_of_inner_functions_with_call_op() -> None:
+    hop = importlib.import_module("torch.onnx._internal.exporter._torchlib.ops.hop")
+    own = hop.call_op
+    with nested_subgraphs():
+        assert hop.call_op is not own
+    assert hop.call_op is own

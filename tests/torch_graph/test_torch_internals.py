@@ -33,7 +33,7 @@ from opbridge.torch_graph.reuse import (
     without_second_decomposition,
 )
 from opbridge.torch_graph.sources import innermost
-from opbridge.torch_graph.subgraphs import nested_subgraphs, outside_capture, trace_subgraph, tracer
+from opbridge.torch_graph.subgraphs import outside_capture, trace_subgraph, tracer
 
 
 def test_the_mappings_of_torch_are_found_with_their_opsets():
@@ -660,14 +660,6 @@ def test_tensors_outside_a_capture_have_data():
     assert [node.target for node in program.graph.nodes if node.op == "call_function"].count(
         torch.ops.aten.ones.default
     ) == 1
-
-
-def test_torch_onnx_writes_calls_of_inner_functions_with_call_op():
-    hop = importlib.import_module("torch.onnx._internal.exporter._torchlib.ops.hop")
-    own = hop.call_op
-    with nested_subgraphs():
-        assert hop.call_op is not own
-    assert hop.call_op is own
 
 
 def test_an_equation_of_sizes_that_sympy_cannot_solve_is_a_condition():

@@ -30,12 +30,11 @@ from opbridge.ladder.plan import Plan
 from opbridge.ladder.valid_translation import check_translation
 from opbridge.onnx_model.scopes import all_nodes, scopes
 from opbridge.torch_graph import internals as torch_internals
-from opbridge.torch_graph.onnxscript_internals import exact_constants, quick_matching
+from opbridge.torch_graph.onnxscript_internals import exact_constants, nested_subgraphs, quick_matching
 from opbridge.torch_graph.origins import Origin, captured_nodes, origins_of_values
 from opbridge.torch_graph.reuse import reusing_registry, with_known_results, without_second_decomposition
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.sources import source_of_node, source_of_stack_trace
-from opbridge.torch_graph.subgraphs import nested_subgraphs
 from opbridge.torch_graph.targets import target_key
 
 __all__ = ["Translated", "all_nodes", "translate"]

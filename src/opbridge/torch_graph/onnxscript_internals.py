@@ -1,22 +1,25 @@
-"""All internals of onnxscript that opbridge changes, each with the reason.
+"""All internals of onnxscript, and of its use in torch.onnx, that opbridge changes, each with the reason.
 
 * ``onnxscript.rewriter._matcher.SimplePatternMatcher._match_constant``: torch.onnx's optimizer treats a number within
   1e-8 of 0 as 0, and a number within 1e-5 of 1 as 1. This would remove the ``eps`` of ``x / (norm + 1e-12)``.
 * ``onnxscript.rewriter.RewriteRule.try_rewrite``: each rule is tried on every node of a graph with four calls, and a
   pattern with several final nodes first lists all nodes. For a graph of thousands of nodes this takes most of the time.
   Nodes whose operator differs from the pattern's final operator are therefore skipped.
+* ``torch.onnx._internal.exporter._torchlib.ops.hop.call_op``: the condition of a loop is called in the version of the
+  standard operators, and the functions inside in version 1, so that a loop that contains branches can't be translated.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["exact_constants", "quick_matching"]
+__all__ = ["exact_constants", "nested_subgraphs", "quick_matching"]
 
 
 @contextlib.contextmanager
@@ -69,3 +72,23 @@ def _last_operator(rule: Any) -> str | None:
     """The operator of the (first) final node of a rule's pattern; None if there are alternatives."""
     identifier = rule._target_pattern.output_nodes[0].op_identifier()
     return None if identifier is None else identifier[1]
+
+
+@contextlib.contextmanager
+def nested_subgraphs() -> Iterator[None]:
+    """Let torch.onnx translate a loop that contains branches or loops."""
+    hop: Any = importlib.import_module("torch.onnx._internal.exporter._torchlib.ops.hop")
+    own = hop.call_op
+
+    def call_op(*args: Any, **kwargs: Any) -> Any:
+        outputs = own(*args, **kwargs)
+        node = outputs[0].producer()
+        if node.domain:
+            node.version = 1
+        return outputs
+
+    hop.call_op = call_op
+    try:
+        yield
+    finally:
+        hop.call_op = own

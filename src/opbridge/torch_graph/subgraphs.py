@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +39,6 @@ __all__ = [
     "is_tracing",
     "is_unknown",
     "known_outside",
-    "nested_subgraphs",
     "outside_capture",
     "run_subgraph",
     "symbols_outside",
@@ -278,6 +276,8 @@ def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[T
 
         tracer.tensor_tracker = _Lifting(tracer, outside.fx_tracer, lift)
         tracer.symnode_tracker = _LiftingNumbers(tracer, outside.fx_tracer, lift)
+        for paths in ("proxy_paths", "proxy_modules", "attr_proxy_map"):  # Of the modules, if one has two names.
+            setattr(tracer, paths, getattr(outside.fx_tracer, paths))
         return tuple(function(*values[len(symbols) :]))
 
     versions = [argument._version for argument in arguments]
@@ -374,26 +374,3 @@ class _Running(fx.Interpreter):
         if target is torch.ops.aten.item.default:
             args = (args[0].clone(),)
         return super().call_function(target, args, kwargs)
-
-
-@contextlib.contextmanager
-def nested_subgraphs() -> Iterator[None]:
-    """Let torch.onnx translate a loop that contains branches or loops.
-
-    It calls the condition of a loop in the version of the standard operators, and the functions inside in version 1.
-    """
-    hop: Any = importlib.import_module("torch.onnx._internal.exporter._torchlib.ops.hop")
-    own = hop.call_op
-
-    def call_op(*args: Any, **kwargs: Any) -> Any:
-        outputs = own(*args, **kwargs)
-        node = outputs[0].producer()
-        if node.domain:
-            node.version = 1
-        return outputs
-
-    hop.call_op = call_op
-    try:
-        yield
-    finally:
-        hop.call_op = own
