@@ -6,6 +6,7 @@ import builtins
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,26 @@ def at_half_size(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.interpolate(x[None, None], size=(height, 6))
 
 
+def of_checked_size(x: torch.Tensor) -> torch.Tensor:
+    return x * _checked(x.shape[0])
+
+
+def _checked(size: int | tuple[int, ...]) -> int:
+    if not (isinstance(size, int) and size > 0):
+        raise TypeError(f"size must be a positive int, not {size}.")
+    return size
+
+
+def of_pair(x: torch.Tensor) -> torch.Tensor:
+    size: Any = x.shape[0]
+    pair = (size, 3) if isinstance(size, (tuple, int)) else size
+    height, width = pair
+    return x.new_zeros(height, width) + x
+
+
 MODELS: dict[str, Model] = {
+    "isinstance": of_checked_size,
+    "isinstance with several types": of_pair,
     "len": lambda x: x[: len(x) - 1],
     "min": lambda x: x[: min(3, x.shape[0])],
     "max with a default": lambda x: x * max(x.shape, default=0),

@@ -16,8 +16,8 @@ from opbridge.torch_graph.cached_functions import hashed_size
 from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out
 from opbridge.torch_graph.numpy_sizes import computes_with_numpy
-from opbridge.torch_graph.python_sizes import converts
-from opbridge.torch_graph.sources import SourceLine
+from opbridge.torch_graph.python_sizes import converts, tests_for_numbers
+from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
 
 __all__ = ["Changes", "with_changes"]
 
@@ -30,7 +30,7 @@ class Changes:
     """The equivalents that are used in a capture.
 
     Attributes:
-        files: The files in which ``float()`` and ``int()`` keep sizes dynamic.
+        files: The files in which ``float()`` and ``int()`` keep sizes dynamic, and dynamic sizes are such numbers.
         numpy: Whether NumPy's functions keep sizes dynamic.
         uncached: Why functions with a cache are called without it for dynamic sizes; None if they are not.
         checks: The lines of the checks that are left out.
@@ -93,6 +93,8 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
                 changes.known = True
             elif not changes.gradients and needs_gradients(failure.__cause__):
                 changes.gradients = True
+            elif typed := _files_with_types(failure) - changes.files:
+                changes.files |= typed
             elif changes.conversions.extend(failure, can_go_on=assumptions is not None):
                 pass
             elif not changes.take_other_example(failure):
@@ -103,6 +105,13 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
                     cause = changes.uncached  # The function with the cache needs a number too.
                 if assumptions is None or not assumptions.extend(cause):
                     raise (changes.conversions.refusal or cause) from cause.__cause__
+
+
+def _files_with_types(failure: CaptureFailure) -> set[str]:
+    """The files of the functions that led to an error of the model, and that treat numbers apart from other types."""
+    if failure.finding.code != capture_failed.CODE or failure.__cause__ is None:
+        return set()
+    return {line.file for line in frames_outside_torch(failure.__cause__) if tests_for_numbers(line)}
 
 
 def _may_be_known(failure: CaptureFailure) -> bool:

@@ -8,11 +8,12 @@ are ``sorted``, ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, 
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
-that a tensor holds stays dynamic too: ``int(lengths.max())``.
+that a tensor holds stays dynamic too (``int(lengths.max())``), and ``isinstance(n, int)`` is true for a dynamic size.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import functools
@@ -29,8 +30,9 @@ import torch
 from torch import Tensor
 
 from opbridge.torch_graph.sources import SourceLine
+from opbridge.torch_graph.statements import enclosing_function
 
-__all__ = ["converts", "dynamic_builtins", "dynamic_conversions", "einsum_from_left_to_right"]
+__all__ = ["converts", "dynamic_builtins", "dynamic_conversions", "einsum_from_left_to_right", "tests_for_numbers"]
 
 
 @contextlib.contextmanager
@@ -227,9 +229,10 @@ class _Conversion(type):
     """Compares and tests like the class whose conversion is replaced."""
 
     original: type
+    dynamic: type
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls.original)
+        return isinstance(instance, (cls.original, cls.dynamic))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
         return issubclass(subclass, cls.original)
@@ -242,7 +245,7 @@ class _Conversion(type):
 
 
 class _Float(float, metaclass=_Conversion):
-    original = float
+    original, dynamic = float, torch.SymFloat
 
     def __new__(cls, *arguments: Any) -> Any:
         number = _held(arguments)
@@ -250,7 +253,7 @@ class _Float(float, metaclass=_Conversion):
 
 
 class _Int(int, metaclass=_Conversion):
-    original = int
+    original, dynamic = int, torch.SymInt
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
         value = arguments[0] if len(arguments) == 1 else None
@@ -299,6 +302,15 @@ def _is_one_of(file: Any, files: Collection[str]) -> bool:
 def converts(line: SourceLine) -> bool:
     """Whether a line calls ``float`` or ``int``."""
     return re.search(r"(?<![\w.])(float|int)\(", line.text) is not None
+
+
+def tests_for_numbers(line: SourceLine) -> bool:
+    """Whether the function that a line is in tests with ``isinstance`` whether a value is an ``int`` or a ``float``."""
+    function = enclosing_function(line)
+    return function is not None and _TEST.search(ast.unparse(function)) is not None
+
+
+_TEST = re.compile(r"\bisinstance\([^()]*, \(?[^()]*\b(int|float)\b")
 
 
 @contextlib.contextmanager

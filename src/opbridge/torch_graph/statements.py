@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["Condition", "called_name", "condition_at", "parsed_file", "tested_at"]
+__all__ = ["Condition", "called_name", "condition_at", "enclosing_function", "parsed_file", "tested_at"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +43,18 @@ def parsed_file(file: str) -> ast.Module | None:
 
 
 _parsed = functools.lru_cache(maxsize=16)(parsed_file)
+
+
+def enclosing_function(source: SourceLine) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function that a line is in; None if it is in none, or its source is not available."""
+    tree = _parsed(source.file)
+    found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _spans(node, source.line):
+            continue
+        if found is None or node.lineno >= found.lineno:
+            found = node
+    return found
 
 
 def _spans(node: ast.AST | None, line: int) -> bool:

@@ -32,7 +32,7 @@ from opbridge.findings import (
 from opbridge.torch_graph.cached_functions import hashed_size
 from opbridge.torch_graph.code_swap import functions_of, renamed, swapped
 from opbridge.torch_graph.sources import SourceLine, frames_outside_torch, source_of_node
-from opbridge.torch_graph.statements import condition_at, parsed_file
+from opbridge.torch_graph.statements import condition_at, enclosing_function, parsed_file
 
 __all__ = ["OF_DATA", "Conversions", "converting", "refuse_returned_list"]
 
@@ -98,7 +98,7 @@ class Conversions:
         of_sizes = _is_on_sizes(failure)
         extended = False
         for frame in _frames(failure):
-            node = _enclosing(frame)
+            node = enclosing_function(frame)
             if node is None or not (of_sizes or isinstance(failure, ListUsed) or _is_rewritten(frame)):
                 continue
             function = Function(frame.file, node.lineno)
@@ -146,7 +146,7 @@ class Conversions:
     def _end_at(self, failure: Disagreement) -> bool:
         """Move the rest of a function into both branches of the statement that leaves a variable in different forms."""
         site = failure.site
-        node = _enclosing(SourceLine(site.file, site.line))
+        node = enclosing_function(SourceLine(site.file, site.line))
         if node is None:
             return False
         self._disagreements.setdefault(Function(site.file, node.lineno), failure)
@@ -162,7 +162,7 @@ class Conversions:
         if not _chooses(site):
             return False
         below = self.above.get(site, [])
-        nodes = [(frame.file, node) for frame in _frames_of(failure) if (node := _enclosing(frame)) is not None]
+        nodes = [(frame.file, node) for frame in _frames_of(failure) if (node := enclosing_function(frame)) is not None]
         functions = [Function(file, node.lineno) for file, node in nodes]
         known = [*below, functions[0]] if functions else []
         above = max((index for index, one in enumerate(functions) if one in known), default=-1) + 1
@@ -175,7 +175,7 @@ class Conversions:
 
     def _leave(self, refusal: Unconverted) -> bool:
         self.refusal = refusal
-        node = _enclosing(SourceLine(refusal.site.file, refusal.site.line))
+        node = enclosing_function(SourceLine(refusal.site.file, refusal.site.line))
         function = Function(refusal.site.file, node.lineno) if node is not None else None
         if function is None or function not in self.functions:
             return False
@@ -270,17 +270,6 @@ def _keyword(line: SourceLine) -> str:
                 return "parts"
             keyword = "[]" if looks_up(node) else keyword
     return keyword
-
-
-def _enclosing(frame: SourceLine) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    tree = parsed_file(frame.file)
-    found = None
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            inside = node.lineno <= frame.line <= (node.end_lineno or node.lineno)
-            if inside and (found is None or node.lineno >= found.lineno):
-                found = node
-    return found
 
 
 @contextlib.contextmanager
