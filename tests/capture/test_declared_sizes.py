@@ -366,3 +366,20 @@ def test_a_number_of_parts_that_changes_nothing() -> None:
     program._forward_pre_hooks.clear()  # torch concludes that there are at most 128 rows.
     x = torch.randn(300, 3)
     torch.testing.assert_close(program(x), model(x))
+
+
+def test_branches_whose_results_differ_little() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        correction = 1e-4 * x.softmax(0)
+        return x + (correction, -correction)[truth(x.shape[0] == 9)]
+
+    with pytest.raises(CaptureError, match="PyTorch accepts the size 9"):
+        capture(model, (X,), dynamic_shapes=({0: Dim("rows", max=20)},))
+
+
+def test_a_replacement_that_rounds_less_well() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        similar = (x + 1e-4 * (not torch.compiler.is_exporting())) * 1.0
+        return similar + (0, 0 * x)[truth(x.shape[0] == 9)]
+
+    capture(model, (X,), dynamic_shapes=({0: Dim("rows", max=20)},))

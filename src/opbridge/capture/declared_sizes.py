@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -92,7 +93,7 @@ def check_declared_sizes(
         moved = declared.resized(example, sizes)
         if (expected := _eager_results(module, *moved)) is None:
             continue
-        if program is None or not _is_right(module, program, moved, expected, failing):
+        if program is None or not _is_right(module, program, example, moved, expected, failing):
             other = None
             if all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
@@ -113,7 +114,7 @@ def is_right_at_one(
     for chosen in [*([one] for one in from_one), *([from_one] if len(from_one) > 1 else [])]:
         moved = declared.resized(example, {source: size for one in chosen for source, size in one.sizes_at(1).items()})
         expected = _eager_results(module, *moved)
-        if expected is not None and not _computes(program, moved, expected):
+        if expected is not None and not _computes(module, program, example, moved, expected):
             return False
     return True
 
@@ -202,6 +203,7 @@ def _eager_results(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mappi
 def _is_right(
     module: torch.nn.Module,
     program: torch.export.ExportedProgram,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
     moved: tuple[tuple[Any, ...], dict[str, Any]],
     expected: Sequence[Any],
     failing: Sequence[SizeGuard],
@@ -211,7 +213,7 @@ def _is_right(
     If one of them is an equation that Python asks, two branches may give equal results for an example of ones; random
     numbers are tried too.
     """
-    if not _computes(program, moved, expected):
+    if not _computes(module, program, example, moved, expected):
         return False
     if all(guard.is_inequality() or guard.is_asked_by_torch() for guard in failing):
         return True
@@ -224,25 +226,70 @@ def _is_right(
     others = torch.utils._pytree.tree_map(random, moved)
     leaves = zip(*map(torch.utils._pytree.tree_leaves, (moved, others)), strict=True)
     found = _eager_results(module, *others) if any(one is not other for one, other in leaves) else None
-    return found is not None and _computes(program, others, found)
+    return found is not None and _computes(module, program, example, others, found)
 
 
 def _computes(
-    program: torch.export.ExportedProgram, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
+    module: torch.nn.Module,
+    program: torch.export.ExportedProgram,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    moved: tuple[tuple[Any, ...], dict[str, Any]],
+    expected: Sequence[Any],
 ) -> bool:
-    """Whether the program, without its conditions on sizes, computes these results."""
+    """Whether the program, without its conditions on sizes, computes the module's results at other sizes.
+
+    Roundings may differ, because functions are replaced in a capture, but not much more than at the sizes of the
+    example, at which the program is right.
+    """
+    differences = _differences(program, moved, expected)
+    limits = [_limit(one) for one in expected]
+    if all(difference <= limit for difference, limit in zip(differences, limits, strict=True)):
+        return True
+    at_example = _eager_results(module, *example)
+    if at_example is None or len(at_example) != len(expected):
+        return False
+    roundings = _differences(program, example, at_example)
+    return all(
+        difference <= max(limit, _MORE * rounding) and rounding <= _MOST_ROUNDING
+        for difference, limit, rounding in zip(differences, limits, roundings, strict=True)
+    )
+
+
+_MORE, _MOST_ROUNDING = 16, 1e-3
+
+
+def _differences(
+    program: torch.export.ExportedProgram, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
+) -> list[float]:
+    """How far each output of the program is from the expected one, relative to the largest element of that."""
     module = program.module(check_guards=False)
     # Otherwise they refuse sizes outside the range that torch.export concluded from its conditions.
     module._forward_pre_hooks.clear()
     found = _eager_results(module, *example)
-    return found is not None and len(found) == len(expected) and all(map(_agree, found, expected))
+    if found is None or len(found) != len(expected):
+        return [math.inf] * len(expected)
+    return list(map(_difference, found, expected))
 
 
-def _agree(one: Any, other: Any) -> bool:
+def _difference(one: Any, other: Any) -> float:
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
-        return bool(one == other)
-    same = one.shape == other.shape and one.dtype == other.dtype
-    return same and torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+        return 0.0 if one == other else math.inf
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return math.inf
+    if not (one.is_floating_point() or one.is_complex()):
+        return 0.0 if torch.equal(one, other) else math.inf
+    finite = other.isfinite()
+    if not torch.allclose(one.masked_fill(finite, 0), other.masked_fill(finite, 0), equal_nan=True):
+        return math.inf
+    largest = other[finite].abs().max().item() if finite.any() else 0.0
+    difference = (one - other)[finite].abs().max().item() if finite.any() else 0.0
+    return difference / largest if largest else difference
+
+
+def _limit(result: Any) -> float:
+    """The difference that is a rounding."""
+    is_inexact = isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
+    return max(1e-5, 4 * torch.finfo(result.dtype).eps) if is_inexact else 0.0
 
 
 def _failure(

@@ -17,12 +17,19 @@ _LEAVES = (torch.Tensor, torch.nn.Module, torch.SymInt, torch.SymFloat, torch.Sy
 
 @contextlib.contextmanager
 def opening_outputs(module: torch.nn.Module) -> Iterator[None]:
-    """Make ``module`` return its outputs :func:`opened` inside the block."""
-    hook = module.register_forward_hook(lambda module, args, output: opened(output))
+    """Make ``module`` return its outputs :func:`opened` inside the block, and dynamic numbers as tensors."""
+    hook = module.register_forward_hook(lambda module, args, output: tree_map(_as_tensor, opened(output)))
     try:
         yield
     finally:
         hook.remove()
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """A float or bool that depends on data, which torch.onnx makes no output of, as ``torch.tensor`` would make it."""
+    if isinstance(leaf, torch.SymBool):
+        return torch.scalar_tensor(torch.sym_ite(leaf, 1, 0), dtype=torch.bool)
+    return torch.scalar_tensor(leaf) if isinstance(leaf, torch.SymFloat) else leaf
 
 
 def opened(value: Any) -> Any:

@@ -38,11 +38,16 @@ def guards_of_one_path(truth: Any, taken: bool | None) -> Iterator[None]:
     """Restrict the guards on sizes inside the block to the sizes for which a branch is taken.
 
     Args:
-        truth: The condition of the branch. If it depends on data, the guards restrict all sizes.
+        truth: The condition of the branch. If it depends on data, the guards restrict all sizes; of a number, it is
+            known inside.
         taken: The value of the condition for which the branch is taken; None to restrict no size.
     """
-    if not isinstance(truth, torch.SymBool) or free_unbacked_symbols(truth):
+    if not isinstance(truth, torch.SymBool):
         yield
+        return
+    if free_unbacked_symbols(truth):
+        with _knowing(truth, taken):
+            yield
         return
     env: Any = truth.node.shape_env
     tables = (env.replacements, env.var_to_range, env.axioms)
@@ -57,6 +62,22 @@ def guards_of_one_path(truth: Any, taken: bool | None) -> Iterator[None]:
             table.update({**contents, **new})
         env.divisible.intersection_update(divisible)
         del env.guards[count:]
+        forget_results(env)
+
+
+@contextlib.contextmanager
+def _knowing(truth: torch.SymBool, taken: bool | None) -> Iterator[None]:
+    """Know inside the block what a condition on numbers that depend on data is."""
+    env: Any = truth.node.shape_env
+    known = env.get_implications(truth.node.expr if taken else sympy.Not(truth.node.expr)) if taken is not None else ()
+    before = dict(env.axioms)
+    env.axioms.update(known)
+    forget_results(env)
+    try:
+        yield
+    finally:
+        env.axioms.clear()
+        env.axioms.update(before)
         forget_results(env)
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental import proxy_tensor
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _python_dispatch
 from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, Max, Min, RoundToInt, ToFloat, TruncToInt
 
@@ -93,7 +93,8 @@ def is_unknown(condition: torch.SymBool, *, of_sizes: bool = False) -> bool:
     """
     if not (condition.node.expr.free_symbols if of_sizes else free_unbacked_symbols(condition)):
         return False
-    return not (statically_known_true(condition) or statically_known_true(torch.sym_not(condition)))
+    # The opposite would be a part of the program, and of a branch that may not have the condition.
+    return condition.node.shape_env._maybe_evaluate_static(condition.node.expr) is None
 
 
 @contextlib.contextmanager
@@ -243,7 +244,7 @@ class _LiftingNumbers:
         self._own[number] = value
 
     def get(self, number: Any, default: Any = None) -> Any:
-        if number not in self._own and isinstance(number, torch.SymInt) and number in self._outside.symnode_tracker:
+        if number not in self._own and number in self._outside.symnode_tracker:
             expression = number.node.expr
             known = expression in self._tracer.sympy_expr_tracker
             if not known and proxy_tensor._build_proxy_for_sym_expr(self._tracer, expression) is None:

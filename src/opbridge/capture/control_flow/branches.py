@@ -15,7 +15,7 @@ from opbridge.capture.control_flow.operands import Operands
 from opbridge.capture.control_flow.outcomes import decided, deciding, next_undecided
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_operator
-from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, leaves_of, refill
+from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, as_scalar, leaves_of, refill
 from opbridge.torch_graph.size_branches import (
     guards_of_one_path,
     is_computable,
@@ -145,6 +145,10 @@ def _choice_of_functions(truth: Any, site: Site) -> Callable[[Any, Any], Any]:
 def _cond(
     truth: Any, paths: Sequence[_Path], outputs: Sequence[Output], mutated: Sequence[Tensor], site: Site
 ) -> Sequence[Any]:
+    outputs = [
+        dataclasses.replace(output, values=tuple(map(_from_outside, output.values, paths, (output, output))))
+        for output in outputs
+    ]
     operands = Operands()
     for side, path in enumerate(paths):
         operands.add(*path.subgraph.inputs, *mutated)
@@ -189,6 +193,12 @@ def _cond(
         if isinstance(first, Tensor) and isinstance(second, Tensor):
             state_sizes(truth, result, first, second)
     return results
+
+
+def _from_outside(value: Any, path: _Path, output: Output) -> Any:
+    """A value of a branch; a float or bool of the program outside, which torch passes to no branch, as a tensor."""
+    is_outside = isinstance(value, (torch.SymFloat, torch.SymBool)) and id(value) not in path.results
+    return as_scalar(value, output.dtype, output.device) if is_outside else value
 
 
 def _sizes_beside_an_empty_tensor(truth: Any, output: Output) -> list[Any] | None:

@@ -8,10 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import symbols_outside
 
 __all__ = ["Operands"]
+
+
+_DTYPES = {torch.SymFloat: torch.float64, torch.SymBool: torch.bool}
+"""Dynamic numbers that torch passes to no subgraph, and the dtype of the tensors that it gets in their place."""
 
 
 class Operands:
@@ -21,9 +26,9 @@ class Operands:
         self._values: dict[Any, Any] = {}
 
     def add(self, *values: Any) -> None:
-        """Add tensors and dynamic sizes; a constant needs no input."""
+        """Add tensors and dynamic numbers; a constant needs no input."""
         for value in values:
-            if isinstance(value, (Tensor, torch.SymInt)):
+            if isinstance(value, (Tensor, torch.SymInt, *_DTYPES)):
                 self._values.setdefault(_key(value), value)
 
     def add_sizes(self, sizes: Sequence[Any]) -> None:
@@ -45,7 +50,10 @@ class Operands:
 
     def lookup(self, inputs: Sequence[Any]) -> Callable[[Any], Any]:
         """A function from a value outside to the subgraph's input that has it."""
-        given = dict(zip(self._values, inputs, strict=True))
+        given = {
+            key: one.item() if type(value) in _DTYPES else one
+            for (key, value), one in zip(self._values.items(), inputs, strict=True)
+        }
         return lambda value: given.get(_key(value), value)
 
 
@@ -54,6 +62,8 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _own(value: Any, shared: set[int]) -> Any:
+    if type(value) in _DTYPES:
+        return as_scalar(value, _DTYPES[type(value)])
     if not isinstance(value, Tensor):
         return value
     if not is_fake(value):
