@@ -34,3 +34,11 @@ def test_tensors_of_two_types(dtypes: tuple[torch.dtype, torch.dtype]) -> None:
 
     x, y = (torch.tensor([1, 2, 5]).to(dtype) for dtype in dtypes)
     travel(model, (x, y)).check(x, y)
+
+
+def test_numbers_that_depend_on_data() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        number, mean = x.argmax().item(), x.mean().item()
+        return (x > 0) * number, (x > 0) * mean, x.long() ** number, x.int() ** number, x.double() ** number
+
+    travel(model, (torch.tensor([1.0, -2.0, 0.5, 3.0]),)).check(torch.tensor([1.0, -2.0, 4.5, 3.0]))

@@ -805,3 +805,46 @@ def branch_in_one_line(x, use):
     if use: x = x.cumsum(0)  # noqa: E701
     # fmt: on
     return x * 2
+
+
+@program("If")
+def number_of_data_inside(x):
+    mean = x.mean().item()
+    return x * mean if x.sum() > 0 else x.cumsum(0) - mean
+
+
+@program("If", cases=(UP, DOWN, ([1.0, -1.0, 0.5],)))
+def flag_that_is_tested_again(x):
+    positive, scale = torch.equal(x, x.abs()), 1.0
+
+    def scaled(y, positive):
+        if not positive:
+            return y.abs().cumsum(0)
+        return twice(y, positive)
+
+    def twice(y, positive):
+        if positive:
+            y = y + 1
+        return y * 2
+
+    if x.sum() > 0 and positive:
+        scale = 2.5
+    return scaled(x, positive) * scale, (x > 0) * scale
+
+
+@program("If", cases=(UP, DOWN, ([5.0, -1.0, 0.5],)))
+def float_of_the_iteration(x):
+    added = 0.0
+    for turn in range(3):
+        added = 0.5 * 10**turn
+        x = x + added * (x > 0)
+        print(f"added {added:.1e}")
+        if not torch.any(x > 1):
+            return x.cumsum(0)
+    return x * added
+
+
+@program("If", cases=(UP, DOWN))
+def lambda_beside_a_condition(x, given=None):
+    call = given or (lambda function, *values: function(*values))
+    return call(lambda y: y.cumsum(0) if y.sum() > 0 else y, x), x.mean().item(), torch.equal(x, x.abs())

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
+import inspect
 import types
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from opbridge.torch_graph.sources import full_path
 
@@ -21,17 +23,36 @@ def functions_of(before: ast.Module, after: ast.Module, file: str) -> dict[tuple
     """The code objects of the functions that differ between two versions of a file.
 
     Returns:
-        The code after the change, by qualified name and first line.
+        The code after the change, by qualified name and first line. Two functions of one line with the same name and
+        the same parameters, which lambdas may be, are left out.
     """
-    old, new = (dict(_functions(compile(tree, file, "exec", dont_inherit=True))) for tree in (before, after))
-    return {key: code for key, code in new.items() if old.get(key) != code}
+    old, new = (_functions(compile(tree, file, "exec", dont_inherit=True)) for tree in (before, after))
+    found = {}
+    for key, codes in old.items():
+        changed = new.get(key, [])
+        if len(codes) == len(changed) == 1 and codes != changed:
+            found[key[:2]] = changed[0]
+    return found
 
 
-def _functions(code: types.CodeType) -> Iterator[tuple[tuple[str, int], types.CodeType]]:
+def _functions(code: types.CodeType) -> dict[tuple[Any, ...], list[types.CodeType]]:
+    """The functions in a code object by name, first line and parameters."""
+    found: dict[tuple[Any, ...], list[types.CodeType]] = {}
+    for one in _nested(code):
+        found.setdefault((one.co_qualname, one.co_firstlineno, *_parameters(one)), []).append(one)
+    return found
+
+
+def _parameters(code: types.CodeType) -> tuple[Any, ...]:
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return names, code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield (constant.co_qualname, constant.co_firstlineno), constant
-            yield from _functions(constant)
+            yield constant
+            yield from _nested(constant)
 
 
 @contextlib.contextmanager
@@ -55,7 +76,7 @@ def _swap(
     for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
         own = function.__code__
         new = replaced.get((full_path(own.co_filename), own.co_qualname, own.co_firstlineno))
-        if new is not None and new.co_freevars == own.co_freevars:
+        if new is not None and new.co_freevars == own.co_freevars and _parameters(new) == _parameters(own):
             # A function that is the model has the name "forward".
             function.__code__ = renamed(new, new.co_name, own.co_name)
             yield function, own

@@ -20,12 +20,14 @@ def pow_tensor_tensor(self: Tensor, exponent: Tensor) -> Tensor:
     return NotImplemented if self.dtype == dtype else torch.pow(self.to(dtype), exponent)
 
 
-@decomposition("aten::pow.Tensor_Scalar", overrides="torch's mapping takes no boolean exponent")
+@decomposition("aten::pow.Tensor_Scalar", overrides="torch's mapping takes no boolean and no dynamic exponent")
 def pow_tensor_scalar(self: Tensor, exponent: Any) -> Tensor:
-    """The power of a boolean tensor to True or False, which is boolean.
+    """The power of a boolean tensor to True or False, which is boolean, and of integers to a dynamic number.
 
     pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
     """
+    if isinstance(exponent, torch.SymInt) and not self.is_floating_point():
+        return torch.pow(self, torch.scalar_tensor(exponent, dtype=torch.int64)).to(torch.result_type(self, 1))
     if self.dtype != torch.bool or type(exponent) is not bool:
         return NotImplemented
     return self.clone() if exponent else torch.ones_like(self)
