@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable
+from math import ceil, log2
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,10 @@ def of_pair(x: torch.Tensor) -> torch.Tensor:
     return x.new_zeros(height, width) + x
 
 
+def to_power_of_two(x: torch.Tensor) -> torch.Tensor:
+    return x.new_zeros(2 ** ceil(log2(x.shape[0])), 3)
+
+
 MODELS: dict[str, Model] = {
     "isinstance": of_checked_size,
     "isinstance with several types": of_pair,
@@ -66,6 +71,10 @@ MODELS: dict[str, Model] = {
     "int of a text": lambda x: x[int("1") :] * float(x.shape[0]),
     "sqrt": lambda x: x / math.sqrt(x.shape[0]),
     "sqrt of a number": lambda x: x * math.sqrt(2),
+    "a power of two": lambda x: torch.nn.functional.pad(x, (0, 0, 0, 2 ** math.ceil(math.log2(len(x))) - len(x))),
+    "imported by name": to_power_of_two,
+    "bit_length": lambda x: torch.nn.functional.pad(x, (0, 0, 0, (1 << (len(x) - 1).bit_length()) - len(x))),
+    "bit_length of 0": lambda x: x * (x.shape[0] // 100).bit_length(),
     "sqrt of NumPy": lambda x: x / np.sqrt(x.shape[0]) * np.sqrt(2),
     "ceil of NumPy": lambda x: x[: int(np.ceil(x.shape[0] / 3))],
     "padding of a pool": lambda x: torch.nn.functional.avg_pool2d(x[None], 2, padding=(x.shape[0] % 2, 1)),

@@ -848,3 +848,20 @@ def float_of_the_iteration(x):
 def lambda_beside_a_condition(x, given=None):
     call = given or (lambda function, *values: function(*values))
     return call(lambda y: y.cumsum(0) if y.sum() > 0 else y, x), x.mean().item(), torch.equal(x, x.abs())
+
+
+@program("If", cases=(UP, DOWN, ([1.0, -1.0, 2.0, 0.5],)), dynamic={"x": {0: "n"}})
+def sizes_that_are_equal_on_either_path(x):
+    def windows(chosen):
+        if chosen.shape[0] == 0:
+            return torch.empty(0, 5, 4), torch.empty(0, 5, 4)
+        rows = chosen[:, None, None] + torch.arange(20.0).view(5, 4)
+        return rows, rows * 2
+
+    a, b = windows(x[x > 0])
+    if a.shape[0] == 0:
+        return a.flatten(1)[:, :10]
+    a, b = a.view(a.shape[0], -1, 2), b.view(a.shape[0], -1, 2)
+    if b.shape[1] > 8:
+        a = a.flatten(1)
+    return (a.view(-1, 10, 2) @ b.mT).sum(2)

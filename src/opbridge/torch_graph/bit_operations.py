@@ -11,7 +11,7 @@ __all__ = ["without_bit_operations"]
 
 
 def without_bit_operations(program: torch.export.ExportedProgram) -> None:
-    """Replace shifts of sizes by constants, and masks of their last bits, by arithmetic.
+    """Replace shifts of sizes by constants, ``1 << size``, and masks of their last bits, by arithmetic.
 
     Args:
         program: The captured program, which is changed in place.
@@ -27,10 +27,12 @@ def without_bit_operations(program: torch.export.ExportedProgram) -> None:
         module.recompile()
 
 
-def _arithmetic(target: Any, size: Any, number: Any) -> tuple[Any, tuple[Any, int]] | None:
+def _arithmetic(target: Any, size: Any, number: Any) -> tuple[Any, tuple[Any, Any]] | None:
     """The function and its arguments; None if there are none."""
     if not isinstance(size, torch.fx.Node):
         size, number = number, size
+        if target is operator.lshift and number == 1:
+            return operator.pow, (2, size)
         if target is not operator.and_:
             return None
     if not isinstance(size.meta.get("val"), torch.SymInt) or not isinstance(number, int) or number < 0:

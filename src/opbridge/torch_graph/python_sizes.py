@@ -8,7 +8,8 @@ are ``sorted``, ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, 
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
-that a tensor holds stays dynamic too (``int(lengths.max())``), and ``isinstance(n, int)`` is true for a dynamic size.
+that a tensor holds stays dynamic too (``int(lengths.max())``), ``isinstance(n, int)`` is true for a dynamic size, and
+functions that were imported by name (``from math import sqrt``) are replaced.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
+import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.torch_graph.sources import SourceLine
 from opbridge.torch_graph.statements import enclosing_function
@@ -189,7 +192,21 @@ def _logarithm(value: Any, base: Any) -> Any:
     number, base = _wide(value), _wide(base)
     logarithm = number.log() / base.log()
     whole = logarithm.round()
-    return torch.where(base**whole == number, whole, logarithm).item()
+    result = torch.where(base**whole == number, whole, logarithm).item()
+    if isinstance(result, torch.SymFloat) and statically_known_true(value >= 1):
+        # It may be an exponent: 2 ** ceil(log2(n)). torch keeps no range of torch._check(result >= 0).
+        ranges = result.node.shape_env.var_to_range
+        ranges[result.node.expr] = type(ranges[result.node.expr])(sympy.Float(0), sympy.oo)
+    return result
+
+
+def _bit_length(value: Any) -> Any:
+    if statically_known_true(value >= 1):
+        return math.floor(_logarithm(value, 2)) + 1
+    number = _whole(value).abs()
+    length = ((number.clamp(min=1).double().log2().floor() + 1) * (number > 0)).long().item()
+    torch._check(length >= 0)
+    return length
 
 
 def _hypotenuse(*values: Any) -> Any:
@@ -206,7 +223,8 @@ _ELEMENTARY = (
 )
 """Functions of ``math`` that torch has under the same name."""
 
-_FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[..., Any]] = {
+_FUNCTIONS: Mapping[tuple[ModuleType | type, str], Callable[..., Any]] = {
+    (torch.SymInt, "bit_length"): _bit_length,
     (math, "sqrt"): _square_root,
     (math, "isqrt"): lambda value: math.floor(_square_root(value)),
     (math, "log"): lambda value, *base: _logarithm(value, *base) if base else _wide(value).log().item(),
@@ -223,6 +241,9 @@ _FUNCTIONS: Mapping[tuple[ModuleType, str], Callable[..., Any]] = {
     (np, "ceil"): lambda value: torch.sym_float(math.ceil(value)),
     (np, "floor"): lambda value: torch.sym_float(math.floor(value)),
 }
+
+
+_ORIGINALS = {name: vars(math)[name] for module, name in _FUNCTIONS if module is math}
 
 
 class _Conversion(type):
@@ -281,6 +302,7 @@ def dynamic_conversions(files: Collection[str]) -> Iterator[None]:
     """
     changed: list[tuple[dict[str, Any], str]] = []
     replacements = {"float": _Float, "int": _Int}
+    imported: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for module in list(sys.modules.values()) if files else ():
             namespace = getattr(module, "__dict__", {})
@@ -288,10 +310,15 @@ def dynamic_conversions(files: Collection[str]) -> Iterator[None]:
                 for name in replacements.keys() - namespace.keys():
                     namespace[name] = replacements[name]
                     changed.append((namespace, name))
+                found = {name: value for name, value in _ORIGINALS.items() if namespace.get(name) is value}
+                imported += [(namespace, name, value) for name, value in found.items()]
+                namespace.update({name: _function(value, _FUNCTIONS[math, name]) for name, value in found.items()})
         yield
     finally:
         for namespace, name in changed:
             del namespace[name]
+        for namespace, name, original in imported:
+            namespace[name] = original
 
 
 def _is_one_of(file: Any, files: Collection[str]) -> bool:
@@ -300,8 +327,11 @@ def _is_one_of(file: Any, files: Collection[str]) -> bool:
 
 
 def converts(line: SourceLine) -> bool:
-    """Whether a line calls ``float`` or ``int``."""
-    return re.search(r"(?<![\w.])(float|int)\(", line.text) is not None
+    """Whether a line calls ``float``, ``int``, or a function of ``math`` that was imported by name."""
+    return _CALL.search(line.text) is not None
+
+
+_CALL = re.compile(rf"(?<![\w.])(float|int|{'|'.join(_ORIGINALS)})\(")
 
 
 def tests_for_numbers(line: SourceLine) -> bool:

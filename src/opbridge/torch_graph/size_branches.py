@@ -205,6 +205,22 @@ def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
             size.node.shape_env._set_replacement(size.node.expr, number.node.expr, "a size after a branch")
 
 
+def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """State which sizes after a branch are equal, because they are in either branch.
+
+    Args:
+        results: The results of the operator.
+        pairs: What each of them is on either path.
+    """
+    known: dict[Any, torch.SymInt] = {}
+    for result, (a, b) in zip(results, pairs, strict=True):
+        for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
+            if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
+                first = known.setdefault(tuple(map(_expression, sizes)), size)
+                if first is not size and not same_size(first, size):
+                    size.node.shape_env._set_replacement(size.node.expr, first.node.expr, "a size after a branch")
+
+
 def reshape_result(result: Tensor, sizes: Sequence[Any]) -> Tensor:
     """Give a flat result of a branch its shape, whose product is the number of its elements."""
     (count,) = result.shape

@@ -22,6 +22,7 @@ from opbridge.torch_graph.size_branches import (
     reshape_result,
     same_size,
     selected_number,
+    state_equal_sizes,
     state_sizes,
 )
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
@@ -188,10 +189,14 @@ def _cond(
     results[: len(outputs)] = [
         reshape_result(result, sizes) if sizes else result for result, sizes in zip(results, reshaped, strict=False)
     ]
-    for output, result in zip(outputs, results, strict=False):
-        first, second = output.values
-        if isinstance(first, Tensor) and isinstance(second, Tensor):
-            state_sizes(truth, result, first, second)
+    tensors = [
+        (result, output.values)
+        for output, result in zip(outputs, results, strict=False)
+        if all(isinstance(value, Tensor) for value in output.values)
+    ]
+    for result, values in tensors:
+        state_sizes(truth, result, *values)
+    state_equal_sizes([result for result, _ in tensors], [values for _, values in tensors])
     return results
 
 
