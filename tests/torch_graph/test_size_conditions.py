@@ -31,6 +31,11 @@ N, M = sympy.symbols("n m", integer=True, positive=True)
         (sympy.Lt(FloorDiv(N * M, 2), N * M), None),
         (sympy.Lt(FloorDiv(N, M), N + 1), None),
         (sympy.Lt(FloorDiv(N, 8192), N), None),
+        (sympy.Gt(N * M - N - M + 1, 0), True),
+        (sympy.Le(N * M - N - M + 1, 0), False),
+        (sympy.Ne(N * M - N - M + 1, 0), True),
+        (sympy.Gt(N * M - 2 * M, 0), None),
+        (sympy.Gt(N * M - 3, 0), None),
     ],
 )
 def test_decided(condition, decided):

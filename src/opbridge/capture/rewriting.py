@@ -99,6 +99,9 @@ class _Rewrites(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is torch.nn.functional.multi_head_attention_forward:
+            with self:
+                return _seen_by_modes(func)(*args, **(kwargs or {}))
         spec = self._specs.get(func)
         if spec is None:
             return func(*args, **(kwargs or {}))
@@ -107,6 +110,14 @@ class _Rewrites(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         self._used.note(spec.target)
         return result
+
+
+def _seen_by_modes(function: Any) -> Callable[..., Any]:
+    """A function of torch that is written in Python, so that a mode sees the functions that it calls and not itself."""
+    names = {**function.__globals__, "has_torch_function": lambda tensors: False}
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 def _resolve(spec: OpSpec) -> Any:

@@ -66,13 +66,14 @@ def always(condition: Any, limits: Mapping[Any, Limits]) -> bool | None:
 
     Args:
         condition: A sympy relation of integers with torch's functions ``FloorDiv``, ``CleanDiv``, ``Mod`` and
-            ``PythonMod``, ``Min`` and ``Max``.
+            ``PythonMod``, ``Min`` and ``Max``, or a polynomial.
         limits: The limits of each symbol.
     """
     if not isinstance(condition, _RELATIONS):
         return None
+    known = tuple(sorted(limits.items(), key=lambda item: str(item[0])))
     try:
-        return _always(condition, tuple(sorted(limits.items(), key=lambda item: str(item[0]))))
+        return _always(condition, known) if condition.atoms(sympy.Function) else _always_of_product(condition, known)
     except _NotLinear:
         return None
 
@@ -97,6 +98,24 @@ def _always(condition: Any, limits: tuple[tuple[Any, Limits], ...]) -> bool | No
         if len(found) > 1 or None in found:
             return None
     return found.pop() if found else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _always_of_product(condition: Any, limits: tuple[tuple[Any, Limits], ...]) -> bool | None:
+    """As ``_always``, of a polynomial that is a product of linear factors: ``a * b + b`` is ``(a + 1) * b``."""
+    difference, known = condition.lhs - condition.rhs, dict(limits)
+    if len(difference.free_symbols) < 2 or not difference.free_symbols <= known.keys():
+        return None
+    number, factors = sympy.factor_list(difference)
+    if not number.is_Integer:
+        return None
+    low = high = float(number)
+    for factor, power in factors:
+        ends = _linear(factor, dict.fromkeys(known, 1), dict.fromkeys(known, 0)).range(known)
+        for _ in range(power):
+            products = [a * b if a and b else 0.0 for a in (low, high) for b in ends]
+            low, high = min(products), max(products)
+    return _truth(condition, low, high)
 
 
 def _rests(limits: Limits, period: int) -> Sequence[int]:
@@ -203,7 +222,7 @@ def deciding_conditions() -> Iterator[None]:
     def evaluate(env: Any, expression: Any, **options: Any) -> Any:
         result = own(env, expression, **options)
         is_open = result is None and not options.get("unbacked_only")
-        if is_open and isinstance(expression, _RELATIONS) and expression.atoms(sympy.Function):
+        if is_open and isinstance(expression, _RELATIONS) and _may_be_decided(expression):
             condition = env.simplify(expression)
             limits = {symbol: _limits(env.var_to_range.get(symbol)) for symbol in condition.free_symbols}
             known = {symbol: limit for symbol, limit in limits.items() if limit is not None}
@@ -216,6 +235,11 @@ def deciding_conditions() -> Iterator[None]:
         yield
     finally:
         ShapeEnv._maybe_evaluate_static = own  # type: ignore[method-assign]
+
+
+def _may_be_decided(expression: Any) -> bool:
+    is_product = any(len(product.free_symbols) > 1 for product in expression.atoms(sympy.Mul))
+    return is_product or bool(expression.atoms(sympy.Function))
 
 
 def _limits(found: Any) -> Limits | None:

@@ -94,7 +94,8 @@ def is_unknown(condition: torch.SymBool, *, of_sizes: bool = False) -> bool:
     if not (condition.node.expr.free_symbols if of_sizes else free_unbacked_symbols(condition)):
         return False
     # The opposite would be a part of the program, and of a branch that may not have the condition.
-    return condition.node.shape_env._maybe_evaluate_static(condition.node.expr) is None
+    env: Any = condition.node.shape_env
+    return env._maybe_evaluate_static(condition.node.expr) is None
 
 
 @contextlib.contextmanager
