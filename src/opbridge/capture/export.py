@@ -92,8 +92,10 @@ def _export(
     A dimension that was declared from 1 may be captured from 2 if the program is right for the size 1 too.
     """
     shapes = without_names(dynamic_shapes)
+    stated = declared_by(module, example, dynamic_shapes)
     try:
-        return _export_as_declared(module, example, shapes, guards)
+        with stated.stated_by(module, example):
+            return _export_as_declared(module, example, shapes, guards)
     except CaptureFailure as failure:
         if failure.finding.code == dynamic_dimension.CODE:
             declared = declared_by(module, example, dynamic_shapes)

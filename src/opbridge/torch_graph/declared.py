@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -90,13 +91,38 @@ class DeclaredDimensions:
 
         return torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
 
+    @contextlib.contextmanager
+    def stated_by(self, module: torch.nn.Module, example: Any) -> Iterator[None]:
+        """Let a module state inside the block that the sizes of a dimension with several places are those of one size.
+
+        torch gives each place a symbol of its own otherwise, and concludes this only where the model requires it.
+
+        Args:
+            module: The module.
+            example: The example inputs as ``(args, kwargs)``; no tensor occurs twice.
+        """
+        hook = module.register_forward_pre_hook(
+            lambda module, *inputs: self._state(dict(zip(map(id, _leaves(example)), _leaves(inputs), strict=False))),
+            with_kwargs=True,
+        )
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def _state(self, given: Mapping[int, torch.Tensor]) -> None:
+        for dimension in self.dimensions:
+            sizes = [(given[id(place.tensor)].shape[place.axis], derived) for place, derived in dimension.places]
+            root = next((size for size, derived in sizes if derived is _same), None)
+            for size, derived in sizes if root is not None else ():
+                torch._check(size == derived(root))  # type: ignore[arg-type]
+
     def elements(self, example: Any, sizes: Mapping[str, int]) -> int:
         """The number of elements of :meth:`resized`."""
         axes = self._axes(sizes)
-        tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(example) if isinstance(leaf, torch.Tensor)]
         return sum(
             math.prod(axes.get(id(tensor), {}).get(axis, size) for axis, size in enumerate(tensor.shape))
-            for tensor in tensors
+            for tensor in _leaves(example)
         )
 
     def _axes(self, sizes: Mapping[str, int]) -> dict[int, dict[int, int]]:
@@ -106,6 +132,10 @@ class DeclaredDimensions:
             if place.source in sizes:
                 axes.setdefault(id(place.tensor), {})[place.axis] = sizes[place.source]
         return axes
+
+
+def _leaves(example: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(example) if isinstance(leaf, torch.Tensor)]
 
 
 def declared_places(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Iterator[Place]:

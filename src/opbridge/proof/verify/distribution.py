@@ -18,6 +18,8 @@ _LIKELY = 0.01
 
 _PERMUTATIONS = 300
 _MOST_ELEMENTS = 4096
+_NEGLIGIBLE = 1e-3
+"""A smaller difference of the means, in squared standard deviations, or of the spreads is a rounding."""
 
 
 def _largest_gap(order: np.ndarray, close: np.ndarray, labels: np.ndarray) -> float:
@@ -106,7 +108,7 @@ def _by_permutation(flat: np.ndarray, labels: np.ndarray, random: np.random.Gene
         return f"the distributions differ: Kolmogorov-Smirnov distance {gap:.3g}, by chance at most {chance:.3g}"
     for name, statistic in (("means", _mean_gap), ("spreads", _spread_gap)):
         gap = statistic(flat, labels, tolerance)
-        chance = max(1e-9, *(statistic(flat, shuffled, tolerance) for shuffled in shuffles))
+        chance = max(_NEGLIGIBLE, *(statistic(flat, shuffled, tolerance) for shuffled in shuffles))
         if gap > LARGEST_CHANCE_EXCESS * chance:
             return f"the elements' {name} differ: {gap:.3g}, by chance at most {chance:.3g}"
     return ""
