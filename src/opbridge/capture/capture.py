@@ -44,6 +44,7 @@ from opbridge.torch_graph.library_checks import (
     statement_that_only_raises,
     without_checks,
 )
+from opbridge.torch_graph.mutated_parts import select_mutated_parts
 from opbridge.torch_graph.numpy_sizes import dynamic_numpy
 from opbridge.torch_graph.python_sizes import dynamic_conversions
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
@@ -213,6 +214,7 @@ def _captured(
         states = generator_states()
         program, example, guards = export_program(module, given, dynamic_shapes, check_sizes)
         has_drawn = generator_states() != states
+        select_mutated_parts(program)
         freeze_program(program)
         copy_shared_results(program)
         arguments = arguments_by_name(module, *given)
