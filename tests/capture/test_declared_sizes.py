@@ -383,3 +383,14 @@ def test_a_replacement_that_rounds_less_well() -> None:
         return similar + (0, 0 * x)[truth(x.shape[0] == 9)]
 
     capture(model, (X,), dynamic_shapes=({0: Dim("rows", max=20)},))
+
+
+def test_axes_of_one_name_have_one_size_from_the_beginning() -> None:
+    def model(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        batch, channels, _ = x.shape
+        return x * gain.view(batch, channels, -1)
+
+    shapes = ({0: "batch", 2: "time"}, {0: "batch"})
+    program = capture(model, (torch.ones(2, 1, 5), torch.ones(2)), dynamic_shapes=shapes).program.module()
+    x, gain = torch.randn(3, 1, 4), torch.randn(3)
+    torch.testing.assert_close(program(x, gain), model(x, gain))

@@ -64,3 +64,43 @@ def test_a_layer_on_the_rows_that_are_kept(name: str) -> None:
         trip.check(*inputs(*scores))
     if not name.startswith(("instance", "average")):  # PyTorch refuses no rows, or their mean is NaN.
         trip.check(*inputs(-1, -1))
+
+
+def attention(causal: bool, masked: bool) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    def model(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        positions = torch.arange(int(lengths.max()))
+        query = x[:, :, None] * (1 + positions[:, None]).cos()
+        mask = (positions < lengths[:, None])[:, None, None] if masked else None
+        return nn.functional.scaled_dot_product_attention(query, query, query, attn_mask=mask, is_causal=causal)
+
+    return model
+
+
+@pytest.mark.parametrize(("causal", "masked"), [(False, False), (True, False), (False, True)])
+def test_attention_of_a_length_that_depends_on_data(causal: bool, masked: bool) -> None:
+    def inputs(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(2, 3, 4), torch.tensor(lengths)
+
+    trip = travel(attention(causal, masked), inputs(3, 5))
+    for lengths in ((3, 5), (1, 1), (7, 0)):
+        trip.check(*inputs(*lengths))
+
+
+@pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer"])
+def test_a_layer_with_attention_of_a_length_that_depends_on_data(layer: str) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            made = (nn.MultiheadAttention, nn.TransformerEncoderLayer)[layer.startswith("T")]
+            self.layer = made(8, 2, batch_first=True)
+
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            positions = torch.arange(int(lengths.max()))
+            x, padding = x[:, None] * (1 + positions[:, None]).cos(), positions >= lengths[:, None]
+            if layer == "TransformerEncoderLayer":
+                return self.layer(x, src_key_padding_mask=padding)
+            return self.layer(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+
+    trip = travel(Model().eval(), (torch.randn(2, 8), torch.tensor([3, 5])))
+    for lengths in ((3, 5), (1, 1), (6, 2)):
+        trip.check(torch.randn(2, 8), torch.tensor(lengths))

@@ -43,3 +43,10 @@ def test_elements_that_do_not_vary_may_differ_by_rounding() -> None:
     )
     assert compare_runs(mine, others) == ""
     assert "differ" in compare_runs(mine, [run + np.float32(0.01) * (np.arange(64) < 32) for run in others])
+
+
+def test_draws_without_an_effect() -> None:
+    fixed = np.append(np.ones(31, np.float32), np.float32(1e-4))
+    rounded = fixed + np.append(np.zeros(31), 3e-9).astype(np.float32)
+    assert compare_runs([rounded] * RUNS, [fixed] * RUNS) == ""
+    assert "differ" in compare_runs([rounded + np.float32(1e-3)] * RUNS, [fixed] * RUNS)
