@@ -60,8 +60,7 @@ def dynamic_numpy(active: bool) -> Iterator[None]:
         stack.enter_context(_replacing(_array(), "__array_ufunc__", lambda own: None))
         # torch calls no mode for from_numpy, and asks an index for its length before it calls one.
         stack.enter_context(_replacing(torch, "from_numpy", _from_numpy))
-        for name in ("__getitem__", "__setitem__"):
-            stack.enter_context(_replacing(torch.Tensor, name, _with_tensors))
+        stack.enter_context(_replacing(_array(), "__len__", _static_length))
         stack.enter_context(_Arrays())
         yield
 
@@ -117,15 +116,16 @@ def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _with_tensors(own: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of torch that takes arrays of a dynamic size as tensors."""
+def _static_length(own: Callable[..., int]) -> Callable[..., int]:
+    """``__len__`` of arrays, which fails for a dynamic length instead of making it constant."""
 
     @functools.wraps(own)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _as_tensors((args, kwargs))
-        return own(*args, **kwargs)
+    def length(array: Any) -> int:
+        if isinstance(array.tensor.shape[0], torch.SymInt):
+            raise TypeError("The length of this array is dynamic.")
+        return own(array)
 
-    return function
+    return length
 
 
 @functools.cache

@@ -134,16 +134,16 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
 def _one_of_both(condition: Any, a: Any, b: Any) -> Any:
     """``a if condition else b`` as one of them, their minimum or maximum, as in ``n if n < 4 else 4``; None otherwise.
 
-    So it is if the difference of both is a multiple of that of the two sides of the condition.
+    So it is if the difference of both is a multiple of that of the two sides of the condition, or of one of several
+    conditions: ``h + rows if rows or columns else h`` is ``h + rows``.
     """
-    if not isinstance(condition, sympy.core.relational.Relational):
+    if isinstance(condition, (sympy.Or, sympy.And)):
+        operator, one = ("!=", a) if isinstance(condition, sympy.Or) else ("==", b)
+        parts = [part for part in condition.args if getattr(part, "rel_op", "") == operator]
+        return one if any(_ratio(part, a, b) is not None for part in parts) else None
+    ratio = _ratio(condition, a, b) if isinstance(condition, sympy.core.relational.Relational) else None
+    if ratio is None:
         return None
-    sides = sympy.expand(condition.lhs - condition.rhs).as_coefficients_dict()
-    numbers = sympy.expand(_expression(a) - _expression(b)).as_coefficients_dict()
-    ratios = {numbers[term] / sides[term] for term in sides} if numbers.keys() == sides.keys() else set()
-    if len(ratios) != 1:
-        return None
-    (ratio,) = ratios
     match condition.rel_op:
         case "==":
             return b
@@ -153,6 +153,14 @@ def _one_of_both(condition: Any, a: Any, b: Any) -> Any:
             return (torch.sym_min if ratio > 0 else torch.sym_max)(a, b)
         case _:
             return (torch.sym_max if ratio > 0 else torch.sym_min)(a, b)
+
+
+def _ratio(condition: Any, a: Any, b: Any) -> Any:
+    """By how much the difference of a and b is a multiple of that of the sides of a condition; None if it is none."""
+    sides = sympy.expand(condition.lhs - condition.rhs).as_coefficients_dict()
+    numbers = sympy.expand(_expression(a) - _expression(b)).as_coefficients_dict()
+    ratios = {numbers[term] / sides[term] for term in sides} if numbers.keys() == sides.keys() else set()
+    return ratios.pop() if len(ratios) == 1 else None
 
 
 def _one_or_zero(truth: torch.SymBool) -> Any:
