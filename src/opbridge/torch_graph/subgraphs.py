@@ -95,7 +95,9 @@ def is_unknown(condition: torch.SymBool, *, of_sizes: bool = False) -> bool:
         return False
     # The opposite would be a part of the program, and of a branch that may not have the condition.
     env: Any = condition.node.shape_env
-    return env._maybe_evaluate_static(condition.node.expr) is None
+    with contextlib.suppress(TypeError):  # sympy's, of an equation of two conditions.
+        return env._maybe_evaluate_static(condition.node.expr) is None
+    return True
 
 
 @contextlib.contextmanager
