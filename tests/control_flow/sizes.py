@@ -373,3 +373,11 @@ def chunks_whose_number_is_known(x):
     for start, end in chunks:
         parts += [piece.softmax(2) for piece in x[..., start:end].split(40, 2)]
     return torch.cat(parts, 2)
+
+
+@program("If", cases=IMAGES, dynamic=IMAGE)
+def padded_by_rows_or_columns(x):
+    rows, columns = (-n % 4 for n in x.shape[2:])
+    if rows or columns:
+        x = torch.nn.functional.pad(x, (0, columns, 0, rows), "reflect")
+    return torch.nn.functional.unfold(x, (6, 6), stride=4, padding=1)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, under
 from opbridge.torch_graph.subgraphs import facts_of_one_path, known_outside, untracked
 
@@ -137,6 +138,7 @@ def _one_of_both(condition: Any, a: Any, b: Any) -> Any:
     So it is if the difference of both is a multiple of that of the two sides of the condition, or of one of several
     conditions: ``h + rows if rows or columns else h`` is ``h + rows``.
     """
+    condition = sympy.to_nnf(condition) if isinstance(condition, sympy.Not) else condition
     if isinstance(condition, (sympy.Or, sympy.And)):
         operator, one = ("!=", a) if isinstance(condition, sympy.Or) else ("==", b)
         parts = [part for part in condition.args if getattr(part, "rel_op", "") == operator]
@@ -160,7 +162,12 @@ def _ratio(condition: Any, a: Any, b: Any) -> Any:
     sides = sympy.expand(condition.lhs - condition.rhs).as_coefficients_dict()
     numbers = sympy.expand(_expression(a) - _expression(b)).as_coefficients_dict()
     ratios = {numbers[term] / sides[term] for term in sides} if numbers.keys() == sides.keys() else set()
-    return ratios.pop() if len(ratios) == 1 else None
+    if len(ratios) == 1:
+        return ratios.pop()
+    # The difference of a size and its next multiple of 4 is (4 - size % 4) % 4.
+    env = next((size.node.shape_env for size in (a, b) if isinstance(size, torch.SymInt)), None)
+    same = sympy.Eq(_expression(a) - _expression(b), condition.lhs - condition.rhs)
+    return 1 if env is not None and decided(env, same) else None
 
 
 def _one_or_zero(truth: torch.SymBool) -> Any:

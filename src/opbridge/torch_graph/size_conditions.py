@@ -20,7 +20,7 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
-__all__ = ["REMAINDERS", "always", "deciding_conditions"]
+__all__ = ["REMAINDERS", "always", "decided", "deciding_conditions"]
 
 _MOST_CASES = 4096
 _QUOTIENTS, REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
@@ -223,11 +223,8 @@ def deciding_conditions() -> Iterator[None]:
         result = own(env, expression, **options)
         is_open = result is None and not options.get("unbacked_only")
         if is_open and isinstance(expression, _RELATIONS) and _may_be_decided(expression):
-            condition = env.simplify(expression)
-            limits = {symbol: _limits(env.var_to_range.get(symbol)) for symbol in condition.free_symbols}
-            known = {symbol: limit for symbol, limit in limits.items() if limit is not None}
-            decided = always(condition, known)
-            result = None if decided is None else sympy.true if decided else sympy.false
+            truth = decided(env, expression)
+            result = None if truth is None else sympy.true if truth else sympy.false
         return result
 
     ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign, assignment]
@@ -235,6 +232,13 @@ def deciding_conditions() -> Iterator[None]:
         yield
     finally:
         ShapeEnv._maybe_evaluate_static = own  # type: ignore[method-assign]
+
+
+def decided(env: Any, condition: Any) -> bool | None:
+    """:func:`always` with the limits that a ``ShapeEnv`` knows."""
+    condition = env.simplify(condition)
+    limits = {symbol: _limits(env.var_to_range.get(symbol)) for symbol in condition.free_symbols}
+    return always(condition, {symbol: limit for symbol, limit in limits.items() if limit is not None})
 
 
 def _may_be_decided(expression: Any) -> bool:
