@@ -375,7 +375,7 @@ def chunks_whose_number_is_known(x):
     return torch.cat(parts, 2)
 
 
-@program("If", cases=IMAGES, dynamic=IMAGE)
+@program(cases=IMAGES, dynamic=IMAGE)
 def padded_by_rows_or_columns(x):
     rows, columns = (-n % 4 for n in x.shape[2:])
     if rows or columns:
