@@ -377,6 +377,13 @@ def test_branches_whose_results_differ_little() -> None:
         capture(model, (X,), dynamic_shapes=({0: Dim("rows", max=20)},))
 
 
+def test_a_result_that_is_a_number() -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, float]:
+        return x + (0, 0 * x)[truth(x.shape[0] == 9)], x.mean().item() / 3
+
+    capture(model, (X,), dynamic_shapes=({0: Dim("rows", max=20)},))
+
+
 def test_a_replacement_that_rounds_less_well() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         similar = (x + 1e-4 * (not torch.compiler.is_exporting())) * 1.0

@@ -255,7 +255,8 @@ def _computes(
     )
 
 
-_MORE, _MOST_ROUNDING = 16, 1e-3
+_ROUNDING, _MOST_ROUNDING, _MORE = 1e-5, 1e-3, 16
+"""What is always a rounding, the largest difference that may be one, and how many times the example's is allowed."""
 
 
 def _differences(
@@ -272,6 +273,8 @@ def _differences(
 
 
 def _difference(one: Any, other: Any) -> float:
+    if isinstance(one, torch.Tensor) and isinstance(other, (bool, float)):  # The program returns a tensor for it.
+        other = torch.tensor(other, dtype=one.dtype)
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
         return 0.0 if one == other else math.inf
     if one.shape != other.shape or one.dtype != other.dtype:
@@ -288,8 +291,9 @@ def _difference(one: Any, other: Any) -> float:
 
 def _limit(result: Any) -> float:
     """The difference that is a rounding."""
-    is_inexact = isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
-    return max(1e-5, 4 * torch.finfo(result.dtype).eps) if is_inexact else 0.0
+    if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
+        return max(_ROUNDING, 4 * torch.finfo(result.dtype).eps)
+    return _ROUNDING if isinstance(result, float) else 0.0
 
 
 def _failure(

@@ -35,15 +35,20 @@ def select_mutated_parts(program: torch.export.ExportedProgram) -> None:
 
 
 def _mutated(graph: fx.Graph) -> set[Any]:
-    """The nodes whose memory an operator may write into: its argument, and what that is a view of."""
+    """The nodes whose memory an operator writes into: its argument, and what that is a view of."""
     found: set[Any] = set()
     for node in graph.nodes:
-        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        for argument, value in zip(schema.arguments if schema is not None else (), node.args, strict=False):
+        for argument, value in zip(_parameters(node), node.args, strict=False):
             while argument.is_write and isinstance(value, fx.Node) and value not in found:
                 found.add(value)
-                value = value.args[0] if value.args else None
+                is_view = value.target is operator.getitem or any(one.alias_info for one in _parameters(value)[:1])
+                value = value.args[0] if is_view else None
     return found
+
+
+def _parameters(node: fx.Node) -> Any:
+    schema = getattr(node.target, "_schema", None)
+    return schema.arguments if node.op == "call_function" and schema is not None else ()
 
 
 def _select(graph: fx.Graph, node: fx.Node, parts: list[fx.Node]) -> None:

@@ -232,7 +232,7 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
         for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
             if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
                 first = known.setdefault(tuple(map(_expression, sizes)), size)
-                if first is not size and not same_size(first, size):
+                if size.node.expr.is_Symbol and not same_size(first, size):
                     size.node.shape_env._set_replacement(size.node.expr, first.node.expr, "a size after a branch")
 
 
