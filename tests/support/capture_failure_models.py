@@ -611,7 +611,7 @@ CASES = (
         "capture-failed",
         Reduces(),
         "torch.export can't capture Reduces: NotImplementedError: only for plain tensors at `raise",
-        "write that line with torch operators, or move it into a function decorated with @opbridge.operator",
+        "the model raises this error during the capture only. Change the condition that leads to that line",
     ),
     Case(
         "size as a key",

@@ -8,7 +8,7 @@ Example: Python features or torch functions that ``torch.export`` does not suppo
 
 Fix: the message states torch's reason, and the log file has all details. Rewrite the line with torch operators, or keep
 it out of the graph: decorate the function with ``@opbridge.operator``, or replace a library's function with
-``@opbridge.rewrite``.
+``@opbridge.rewrite``. If the model itself raises the error, change the condition that leads to it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ def explain(failure: Failure) -> Finding:
     target = module_path(place) if place is not None and place.is_installed else None
     if target is not None:
         fix = f"replace {target} during the capture by a function of torch operators: @opbridge.rewrite({target!r})."
+    elif place is not None and place.text.startswith("raise"):
+        fix = (
+            "the model raises this error during the capture only. Change the condition that leads to that line: it may "
+            "test the type or the value of a size or of a tensor."
+        )
     else:
         fix = (
             "write that line with torch operators, or move it into a function decorated with "
