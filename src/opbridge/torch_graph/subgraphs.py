@@ -281,7 +281,8 @@ def trace_subgraph(function: Callable[..., Sequence[Any]], arguments: Sequence[T
         tracer.tensor_tracker = _Lifting(tracer, outside.fx_tracer, lift)
         tracer.symnode_tracker = _LiftingNumbers(tracer, outside.fx_tracer, lift)
         for paths in ("proxy_paths", "proxy_modules", "attr_proxy_map"):  # Of the modules, if one has two names.
-            setattr(tracer, paths, getattr(outside.fx_tracer, paths))
+            if hasattr(outside.fx_tracer, paths):  # Not if a part without modules is traced, for gradients for example.
+                setattr(tracer, paths, getattr(outside.fx_tracer, paths))
         return tuple(function(*values[len(symbols) :]))
 
     versions = [argument._version for argument in arguments]
