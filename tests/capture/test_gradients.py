@@ -60,7 +60,15 @@ class Whole(torch.nn.Module):
         return torch.func.vjp(lambda y: y.sin() * y.sum(), x)[1](x)[0]
 
 
-MODELS = (Potential, Jacobian, Score, Tangent, Whole)
+class Scaled(Potential):
+    """A branch beside the gradient."""
+
+    def forward(self, positions: torch.Tensor) -> dict[str, torch.Tensor]:
+        positions = positions / positions.norm() if positions.sum() > 0 else positions * 1
+        return super().forward(positions)
+
+
+MODELS = (Potential, Jacobian, Score, Tangent, Whole, Scaled)
 
 
 @pytest.mark.quick("Score", "Tangent")

@@ -865,13 +865,3 @@ def sizes_that_are_equal_on_either_path(x):
     if b.shape[1] > 8:
         a = a.flatten(1)
     return (a.view(-1, 10, 2) @ b.mT).sum(2)
-
-
-@program("If")
-def branch_beside_a_gradient(x):
-    with torch.enable_grad():
-        y = x.detach().requires_grad_()
-        if x.sum() > 0:
-            y = y.cumsum(0)
-        (gradient,) = torch.autograd.grad((y * y).sum(), y)
-    return gradient
