@@ -92,13 +92,12 @@ def _export(
     A dimension that was declared from 1 may be captured from 2 if the program is right for the size 1 too.
     """
     shapes = without_names(dynamic_shapes)
-    stated = declared_by(module, example, dynamic_shapes)
+    declared = declared_by(module, example, dynamic_shapes)
     try:
-        with stated.stated_by(module, example):
+        with declared.stated_by(module, example):
             return _export_as_declared(module, example, shapes, guards)
     except CaptureFailure as failure:
         if failure.finding.code == dynamic_dimension.CODE:
-            declared = declared_by(module, example, dynamic_shapes)
             if check_sizes and not failure.fixes_sizes:
                 check_declared_sizes(module, None, example, declared, guards)
             restricted = {

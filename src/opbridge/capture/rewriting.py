@@ -113,7 +113,10 @@ class _Rewrites(TorchFunctionMode):
 
 
 def _seen_by_modes(function: Any) -> Callable[..., Any]:
-    """A function of torch that is written in Python, so that a mode sees the functions that it calls and not itself."""
+    """A function of torch that is written in Python, so that a mode sees the functions that it calls and not itself.
+
+    It needs the name by which torch's functions ask for modes: ``has_torch_function``.
+    """
     names = {**function.__globals__, "has_torch_function": lambda tensors: False}
     copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__

@@ -10,6 +10,8 @@ are ``sorted``, ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, 
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
 that a tensor holds stays dynamic too (``int(lengths.max())``), ``isinstance(n, int)`` is true for a dynamic size, and
 functions that were imported by name (``from math import sqrt``) are replaced.
+
+The internal of torch that this needs: ``var_to_range`` of a ``ShapeEnv``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
-of a ``ShapeEnv`` with its ``_set_replacement``, the ``symnode_tracker`` of a tracer, and ``reenter_make_fx``.
+of a ``ShapeEnv`` with its ``_set_replacement`` and ``get_implications``, the ``symnode_tracker`` of a tracer, and
+``reenter_make_fx``.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ the subgraph when it is first used, wherever the branch takes it from: a variabl
 
 The internals of torch that this needs: ``proxy_tensor._build_proxy_for_sym_expr``, ``_sym_register``,
 ``_CURRENT_MAKE_FX_TRACER`` and its ``trace_subgraph`` (the tracer that ``torch.cond`` uses for its branches), the
-``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer, ``track_tensor``, ``set_meta``, ``get_proxy_slot`` and
-``disable_proxy_modes_tracing``; ``_guards.detect_fake_mode``; ``_disable_current_modes`` of
-``torch.utils._python_dispatch``. For the translation, ``call_op`` of torch.onnx's ``hop`` module.
+``tensor_tracker`` and ``sympy_expr_tracker`` of a tracer, and its ``proxy_paths``, ``proxy_modules`` and
+``attr_proxy_map``, ``track_tensor``, ``set_meta``, ``get_proxy_slot`` and ``disable_proxy_modes_tracing``;
+``ShapeEnv._maybe_evaluate_static``; ``_guards.detect_fake_mode``; ``_disable_current_modes`` of
+``torch.utils._python_dispatch``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,24 +99,9 @@ def attention(
 
 @rewrite("torch.nn.functional.scaled_dot_product_attention")
 def attention_of_unknown_length(
-    original: Callable[..., Tensor],
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    original: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, *options: Any, **named: Any
 ) -> Tensor:
     """Attention over a number of positions that depends on data, which torch would have to know."""
     if not any(free_unbacked_symbols(size) for tensor in (query, key) for size in tensor.shape):
         return NotImplemented
-    if enable_gqa:
-        key, value = (tensor.repeat_interleave(query.shape[-3] // tensor.shape[-3], -3) for tensor in (key, value))
-    scores = _scores(query, key, None, is_causal, scale)
-    if attn_mask is not None:
-        is_bool = attn_mask.dtype == torch.bool
-        scores = torch.where(attn_mask, scores, -math.inf) if is_bool else scores + attn_mask
-    weights = torch.ops.aten._safe_softmax(scores, -1)
-    return torch.dropout(weights, dropout_p, True) @ value if dropout_p else weights @ value
+    return attention(query, key, value, *options, **named)
