@@ -146,7 +146,7 @@ def measure(case: Case, call: Call, options: argparse.Namespace, catalog: Catalo
         captured = capture(Batch([call]), tuple(feeds), rewrites=catalog.rewrites())
         sides: dict[str, Callable[[], object]] = {EAGER: call}
         given = dict(zip(captured.input_names, feeds, strict=True))
-        for kernels in (AUTO, ALWAYS) if _has_choice(case, catalog) else (AUTO,):
+        for kernels in (AUTO, ALWAYS):
             place = Path(folder) / kernels
             place.mkdir()
             exported = by_opbridge(captured, engine, place, dataclasses.replace(catalog, kernels=kernels))
@@ -159,15 +159,6 @@ def measure(case: Case, call: Call, options: argparse.Namespace, catalog: Catalo
 
 class _NotTakenError(Exception):
     """The export takes no mapping of the catalog."""
-
-
-def _has_choice(case: Case, catalog: Catalog) -> bool:
-    """Whether ``kernels="always"`` takes another mapping."""
-    return any(spec.rung == "kernel" and spec.target.partition(".")[0] in _names(case) for spec in catalog.builtin)
-
-
-def _names(case: Case) -> set[str]:
-    return {target.partition(".")[0] for target in case.targets if "::" in target}
 
 
 def _check_taken(case: Case, taken: Sequence[str]) -> None:

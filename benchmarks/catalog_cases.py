@@ -40,6 +40,7 @@ _EMPTY = "takes part where a tensor is empty only"
 _RANK_0 = "takes part at rank 0 only"
 
 NOT_TIMED: Mapping[str, str] = {
+    "aten::_grouped_mm": "is for bfloat16 only in PyTorch on the CPU",
     "aten::bmm": _EMPTY,
     "aten::cholesky": "is what older versions of PyTorch call aten::linalg_cholesky_ex",
     "aten::conv3d": _DYNAMIC,

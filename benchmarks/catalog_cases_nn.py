@@ -99,8 +99,8 @@ def _smaller(images: Tensor) -> list[int]:
     return [5 * length // 8 for length in images.shape[2:]]
 
 
-def _pads(mode: str, rank: int) -> Any:
-    return lambda x: F.pad(x, (2, -1) * rank, mode=mode)
+def _pads(name: str, rank: int) -> Any:
+    return lambda x: getattr(torch.ops.aten, f"{name}_pad{rank}d")(x, (2, -1) * rank)
 
 
 NN: Table = {
@@ -146,7 +146,6 @@ NN: Table = {
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
         _attention,
     ),
-    "aten::_grouped_mm": (lambda x, w, ends: F.grouped_mm(x, w, offs=ends), _experts),
     "aten::_scaled_mm": (lambda a, b, s, t: torch._scaled_mm(a, b, s, t, out_dtype=torch.float32), _eight_bits),
     "aten::_scaled_mm_v2": (_scaled_mm_v2, _eight_bits),
     "transformers::grouped_mm_fallback": (
@@ -154,7 +153,7 @@ NN: Table = {
         _experts,
     ),
     "aten::grid_sampler": (
-        lambda x, grid: torch.grid_sampler(x, grid, 2, 0, False),
+        lambda x, grid: torch.grid_sampler(x, grid, 0, 0, False),
         lambda n: (_volume(n), _grid(_volume(n))),
     ),
     "aten::grid_sampler_3d": (
@@ -193,11 +192,11 @@ NN: Table = {
     ),
     "aten::pad": (lambda x: F.pad(x, (2, 1, 2, 1), mode="circular"), _images),
     **{
-        f"aten::reflection_pad{d}d": (_pads("reflect", d), make)
+        f"aten::reflection_pad{d}d": (_pads("reflection", d), make)
         for d, make in ((1, _signals), (2, _images), (3, _volumes))
     },
     **{
-        f"aten::replication_pad{d}d": (_pads("replicate", d), make)
+        f"aten::replication_pad{d}d": (_pads("replication", d), make)
         for d, make in ((1, _signals), (2, _images), (3, _volumes))
     },
     "aten::celu": (F.celu, one),

@@ -37,3 +37,17 @@ def test_an_export_has_none(tmp_path: Path) -> None:
     )
     (file,) = bundle.path.glob("*.onnx")
     assert "Reshape" not in [node.op_type for node in ir.load(file).graph]
+
+
+EXPANDED = """<ir_version: 8, opset_import: ["": 18]>
+g (float[n, 4] x, float[1, 4] w, int64[2] sizes) => (float[n, 4] y)
+<float[n, 4] t> {{ t = Expand(w, sizes) y = {reader} }}"""
+
+
+@pytest.mark.parametrize(
+    ("reader", "changes"), [("Mul(x, t)", True), ("Mul(t, w)", False), ("Mul(t, t)", False), ("Abs(t)", False)]
+)
+def test_an_expansion_before_a_node_that_broadcasts_is_removed(reader: str, changes: bool) -> None:
+    model = ir.from_onnx_text(EXPANDED.format(reader=reader))
+    assert UnchangedShapesPass()(model).modified is changes
+    assert ("Expand" in [node.op_type for node in model.graph]) is not changes

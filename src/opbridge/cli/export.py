@@ -75,8 +75,9 @@ def register(commands: Commands) -> None:
         "--kernels",
         choices=("auto", "never", "always"),
         default="auto",
-        help="opbridge's own compiled kernels; always: for each operator that has one, at least twice as fast as its "
-        "ONNX nodes; never: the model needs no library; auto (default): for factorizations of matrices and detection",
+        help="opbridge's own compiled kernels; always: for operators and chains of elementwise nodes that are at least "
+        "twice as fast with one; never: the model needs no library; auto (default): for factorizations of matrices and "
+        "detection",
     )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")

@@ -162,6 +162,8 @@ class Engine(abc.ABC):
         accepts: What the engine loads: ``"onnx"``, or ``"exported_program"`` for an engine of
             :class:`~opbridge.engines.roles.TakesTorchPrograms`, which leaves the flow after capture.
         is_reference: Whether other engines may be compared with this one's results in a model's own dtypes.
+        joins_elementwise: Whether the engine itself computes a chain of elementwise nodes in one loop, or gains nothing
+            by it.
         limits: The abilities of :data:`~opbridge.engines.abilities.ABILITIES` that the engine does not have, each with
             a pattern of the error that a user gets. The contract's tests check each ability, or that error.
     """
@@ -170,6 +172,7 @@ class Engine(abc.ABC):
     package: ClassVar[str]
     accepts: ClassVar[str] = "onnx"
     is_reference: ClassVar[bool] = False
+    joins_elementwise: ClassVar[bool] = True
     limits: Mapping[str, str] = MappingProxyType({})
 
     @property

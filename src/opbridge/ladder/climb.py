@@ -16,15 +16,18 @@ from opbridge.engines.base import Engine
 from opbridge.engines.probe import probe
 from opbridge.engines.roles import TakesTorchPrograms
 from opbridge.engines.versions import Versions, forget_origins
+from opbridge.kernels.declared import KernelSpec
 from opbridge.ladder.adapt import Fitted, fit
-from opbridge.ladder.build import Built
+from opbridge.ladder.build import Built, build
 from opbridge.ladder.climb_torch import climb_torch
 from opbridge.ladder.climbed import Break, Climbed, ClimbedAll
+from opbridge.ladder.elementwise_chains import compile_chains
 from opbridge.ladder.foreign_bodies import attach_bodies
 from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in, uses_kernels_of_catalog
 from opbridge.ladder.model_proposer import ModelProposer
 from opbridge.ladder.program_proposer import ProgramProposer
 from opbridge.ladder.proposer import Attempt, Proposer
+from opbridge.onnx_model.validity import check_change
 
 __all__ = ["Break", "Climbed", "ClimbedAll", "climb", "climb_all"]
 
@@ -97,6 +100,8 @@ def climb(
         if not proposer.learn(attempt):
             break
     steps = proposer.steps(attempt)
+    if not dry and uses_kernels_of_catalog(catalog, engines):
+        fitted, built = _with_chains(fitted, built, kernels, engines)
     models = {name: item.model for name, item in fitted.items()}
     for item in (proposed, *models.values()):
         forget_origins(item)
@@ -147,6 +152,24 @@ def _best_fit(
         if not best.refusals:
             break
     return best
+
+
+def _with_chains(
+    fitted: Mapping[str, Fitted], built: Mapping[str, Built], kernels: Sequence[KernelSpec], engines: Sequence[Engine]
+) -> tuple[dict[str, Fitted], dict[str, Built]]:
+    """The models with kernels for chains of elementwise nodes, for engines that compute each node for itself."""
+    fitted, built = dict(fitted), dict(built)
+    for engine in engines:
+        if engine.joins_elementwise or not engine.takes_kernels:
+            continue
+        before = fitted[engine.name]
+        model = before.model.clone()
+        chains, changes = compile_chains(model)
+        if chains:
+            check_change("The kernels for elementwise nodes", model, before.model)
+            fitted[engine.name] = dataclasses.replace(before, model=model, adaptations=(*before.adaptations, *changes))
+            built[engine.name] = build([*kernels, *chains], engine)
+    return fitted, built
 
 
 def _with_optional(

@@ -117,9 +117,9 @@ def export(
             detect NaN, and everything before them, are exact in both. "auto" is "absent" unless the verification meets
             NaN. ``special_values="require"`` implies "exact".
         kernels: Which operators run opbridge's own compiled kernels: "auto" for those that ONNX nodes can express only
-            as a function with loops, such as factorizations of matrices, if a C++ compiler is installed; "always" for
-            each operator that has a kernel, at least twice as fast as its ONNX nodes; "never" for none, so that the
-            model needs no library unless you declared a kernel yourself.
+            as a function with loops, such as factorizations of matrices, if a C++ compiler is installed; "always" also
+            for operators and chains of elementwise nodes that are at least twice as fast with one; "never" for none, so
+            that the model needs no library unless you declared a kernel yourself.
         progress: A callback that receives the name of each stage as it begins.
 
     Raises:

@@ -35,6 +35,7 @@ class OnnxRuntimeEngine(InEnvironments, Profiles):
     name: str = "onnxruntime"
     package: ClassVar[str] = "onnxruntime"
     is_reference: ClassVar[bool] = True
+    joins_elementwise: ClassVar[bool] = False
 
     def __init__(self, environment: EngineEnvironment | None = None) -> None:
         self._build: Build = IsolatedBuild() if environment is None else OtherBuild(environment)

@@ -1,7 +1,8 @@
-"""Removes Reshape and Expand nodes that change nothing.
+"""Removes Reshape and Expand nodes that change nothing, and Expand nodes before others that broadcast.
 
 Models give a tensor the shape that it has, as in ``attention(...).reshape(batch, -1, length, size)``. With a -1 in the
 shape, or with dynamic sizes, the optimizer that torch.onnx runs does not see it; the shapes of the captured program do.
+``torch.ones_like(x) + x`` expands a number that the addition would broadcast.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["UnchangedShapesPass"]
 
 
 class UnchangedShapesPass(ir.passes.InPlacePass):
-    """Remove each Reshape and Expand whose result has the known shape of its input.
+    """Remove each Reshape and Expand whose result has the known shape of its input, or an Expand that is not needed.
 
     A result that is an output of a graph stays, because it needs a node of its own.
     """
@@ -26,7 +27,7 @@ class UnchangedShapesPass(ir.passes.InPlacePass):
             if node.op_type not in ("Reshape", "Expand") or node.domain or node.outputs[0].is_graph_output():
                 continue
             data = node.inputs[0]
-            if data is not None and _is_known(data.shape) and data.shape == node.outputs[0].shape:
+            if data is not None and (_is_equal(data.shape, node.outputs[0].shape) or _is_broadcast_anyway(node)):
                 node.outputs[0].replace_all_uses_with(data)
                 assert node.graph is not None
                 node.graph.remove(node, safe=True)
@@ -34,5 +35,26 @@ class UnchangedShapesPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified)
 
 
-def _is_known(shape: ir.Shape | None) -> bool:
-    return shape is not None and all(isinstance(size, int) or size.value is not None for size in shape)
+def _is_equal(shape: ir.Shape | None, other: ir.Shape | None) -> bool:
+    """Whether two shapes are known to be the same."""
+    if shape is None or any(not isinstance(size, int) and size.value is None for size in shape):
+        return False
+    return shape == other
+
+
+_COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+_BROADCASTING = frozenset(["Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "Sub", "Where", "Xor", *_COMPARISONS])
+
+
+def _is_broadcast_anyway(node: ir.Node) -> bool:
+    """Whether each reader of an Expand node's result has another operand of that shape."""
+    (result,) = node.outputs
+    return node.op_type == "Expand" and all(
+        reader.op_type in _BROADCASTING
+        and not reader.domain
+        and any(
+            value is not None and value is not result and _is_equal(value.shape, result.shape)
+            for value in reader.inputs
+        )
+        for reader, _ in result.uses()
+    )

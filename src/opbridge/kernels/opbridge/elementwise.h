@@ -93,6 +93,15 @@ void run_row(Out* __restrict out, int64_t count, const Function& function, const
     out[i] = static_cast<Out>(function(std::get<K>(pointers)[i * std::get<K>(strides)]...));
 }
 
+template <size_t... K>
+auto ones_of(std::index_sequence<K...>) {
+  return std::make_tuple(std::integral_constant<int64_t, static_cast<int64_t>(K * 0 + 1)>()...);
+}
+template <size_t Inputs>
+auto ones() {
+  return ones_of(std::make_index_sequence<Inputs>());
+}
+
 // Replaces the strides that are 0 or 1 by constants, one input after the other.
 template <class Out, class Function, class Pointers, size_t Inputs, class... Known>
 void choose_row(Out* out, int64_t count, const Function& function, const Pointers& pointers,
@@ -111,16 +120,19 @@ void choose_row(Out* out, int64_t count, const Function& function, const Pointer
   }
 }
 
+// With more than three inputs, only the most frequent case is compiled apart: none of them is broadcast.
 template <class Out, class Function, class Pointers, size_t Inputs>
 void row(Out* out, int64_t count, const Function& function, const Pointers& pointers,
          const std::array<int64_t, Inputs>& strides) {
-  if constexpr (Inputs <= 3) {
-    bool simple = true;
-    for (int64_t stride : strides) simple &= stride == 0 || stride == 1;
-    if (simple) {
+  bool simple = true;
+  for (int64_t stride : strides) simple &= stride == 1 || (stride == 0 && Inputs <= 3);
+  if (simple) {
+    if constexpr (Inputs <= 3) {
       choose_row(out, count, function, pointers, strides);
-      return;
+    } else {
+      run_row(out, count, function, pointers, ones<Inputs>(), std::make_index_sequence<Inputs>());
     }
+    return;
   }
   run_row(out, count, function, pointers, strides, std::make_index_sequence<Inputs>());
 }

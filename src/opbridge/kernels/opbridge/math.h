@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "opbridge/types.h"
 
@@ -36,6 +37,43 @@ inline float exp(float x) {
 }
 
 inline double exp(double x) { return std::exp(x); }
+
+// log(x), within 0.89 units in the last place of the exact value, including subnormal x; log(0) = -inf, log(inf) = inf,
+// log of a negative number or NaN = NaN.
+//
+// x = 2^n (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), which the bits of x give: 0x3f3504f3 are those of sqrt(1/2). log(1 + f)
+// is f - f^2 / 2 + f^3 p(f), where p is the minimax polynomial of degree 8 (relative error of the logarithm 7.5e-10),
+// evaluated in pairs of terms.
+inline float log(float x) {
+  constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const bool subnormal = x < std::numeric_limits<float>::min();
+  const uint32_t bits = detail::bits_of(subnormal ? x * 8388608.0f : x);  // 2^23
+  const int32_t exponent = static_cast<int32_t>(bits - 0x3f3504f3u) >> 23;
+  const float f = detail::float_of(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0f;
+  const float n = static_cast<float>(subnormal ? exponent - 23 : exponent);
+  const float f2 = f * f;
+  const float first = -0.25000009f * f + 0.33333313f;
+  const float second = -0.16667996f * f + 0.20002119f;
+  const float third = -0.12405589f * f + 0.14219552f;
+  const float fourth = 0.067466386f * f2 + (-0.11675651f * f + 0.11888163f);
+  const float p = (first + f2 * second) + (f2 * f2) * (third + f2 * fourth);
+  const float finite = n * ln2_high + (f + (f2 * (f * p - 0.5f) + n * ln2_low));
+  const float positive = x < infinity ? finite : x;
+  return x > 0 ? positive : x == 0 ? -infinity : std::numeric_limits<float>::quiet_NaN();
+}
+
+inline double log(double x) { return std::log(x); }
+
+// log(1 + x), within 2 units in the last place for float. The rounding error of 1 + x is made good to first order.
+inline float log1p(float x) {
+  const float sum = 1.0f + x;
+  const float corrected = log(sum) + (x - (sum - 1.0f)) / sum;
+  const float usual = x < std::numeric_limits<float>::infinity() && sum > 0 ? corrected : log(sum);
+  return sum == 1.0f ? x : usual;
+}
+
+inline double log1p(double x) { return std::log1p(x); }
 
 // 1 / (1 + exp(-x))
 template <class T>
