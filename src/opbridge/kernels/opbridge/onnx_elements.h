@@ -1,6 +1,7 @@
 // The elementwise operators of ONNX on one element, under ONNX's names: what the kernels of elementwise chains consist of.
 //
 // Each function gives the result of ONNX Runtime's operator, also for infinities, NaN and negative zero. Integers wrap.
+// Conditions are joined by & and |, which skip nothing, unlike && and ||, so that the compiler can vectorize loops.
 #pragma once
 
 #include <cmath>
@@ -84,11 +85,13 @@ T Reciprocal(T a) {
 // NaN of either operand is kept; of equal operands, such as 0 and -0, the second.
 template <class T>
 T Max(T a, T b) {
-  return a > b || a != a ? a : b;
+  const T larger = a > b ? a : b;
+  return a == a ? larger : a;
 }
 template <class T>
 T Min(T a, T b) {
-  return a < b || a != a ? a : b;
+  const T smaller = a < b ? a : b;
+  return a == a ? smaller : a;
 }
 template <class T>
 T Clip(T a, T lowest, T highest) {
@@ -104,8 +107,7 @@ T LeakyRelu(T a, T alpha) {
 }
 template <class T>
 T Sign(T a) {
-  const T sign = static_cast<T>((a > T(0)) - (a < T(0)));
-  return a == a ? sign : a;
+  return a > T(0) ? T(1) : a < T(0) ? T(-1) : static_cast<T>(a + T(0));  // 0 for -0, and NaN for NaN
 }
 
 template <class T>
@@ -221,7 +223,6 @@ template <class T>
 bool GreaterOrEqual(T a, T b) {
   return a >= b;
 }
-// With & and |, unlike && and ||, nothing is skipped, so that loops are vectorized.
 inline bool And(bool a, bool b) { return a & b; }
 inline bool Or(bool a, bool b) { return a | b; }
 inline bool Xor(bool a, bool b) { return a != b; }
@@ -252,6 +253,7 @@ T Identity(T a) {
 }
 template <class To, class T>
 To Cast(T a) {
+  if constexpr (std::is_same_v<T, bool>) return a ? To(1) : To(0);
   return static_cast<To>(a);
 }
 
