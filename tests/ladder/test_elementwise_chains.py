@@ -23,7 +23,7 @@ from opbridge.onnx_model.write import save_model
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.newest
 
-HEADER = '<ir_version: 10, opset_import: ["": 20]>\n'
+HEADER = '<ir_version: 10, opset_import: ["": 20, "mine": 1]>\n'
 
 
 def read(text: str) -> ir.Model:
@@ -106,6 +106,23 @@ def test_chains_in_branches_read_values_outside() -> None:
     assert [value.name for value in branch[0].inputs] == ["a"]
     assert len(kernels) == 1
     assert len(change.nodes) == 2
+
+
+@needs_compiler
+def test_chains_in_the_bodies_of_other_nodes(tmp_path: Path) -> None:
+    model = read(f"g ({N} x) => ({N} y) {{ y = mine.Twice(x) }}").clone()
+    body = ir.from_onnx_text(HEADER + f"g ({N} a) => ({N} b) {{ c = Atanh(a) b = Atanh(c) }}").graph
+    fill_types(ir.Model(body, ir_version=10))
+    model.functions[("mine", "Twice", "")] = ir.Function("mine", "Twice", graph=body, attributes=[])
+    model.opset_imports["mine"] = 1
+    kernels, _ = compile_chains(model)
+    assert [node.domain for node in body] == [DOMAIN]
+    save_model(model, tmp_path, name="model.onnx")
+    library = build(list(kernels), get("onnxruntime")).library.path
+    x = np.linspace(-0.5, 0.5, 128, dtype=np.float32).reshape(2, 64)
+    for libraries in ([], [library]):
+        found = get("onnxruntime").load(tmp_path / "model.onnx", libraries=libraries).run({"x": x})["y"]
+        np.testing.assert_allclose(found, np.arctanh(np.arctanh(x)), rtol=1e-6)
 
 
 @needs_compiler

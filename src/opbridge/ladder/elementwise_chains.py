@@ -15,7 +15,7 @@ from opbridge.kernels.declared import KernelSpec
 from opbridge.kernels.elementwise_chain import DOMAIN, ELEMENTWISE, Chain, Link, literal
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.names import describe_node
-from opbridge.onnx_model.scopes import all_graphs
+from opbridge.onnx_model.scopes import scopes
 
 __all__ = ["compile_chains"]
 
@@ -63,15 +63,17 @@ def compile_chains(model: ir.Model) -> tuple[tuple[KernelSpec, ...], tuple[Adapt
     """
     kernels: dict[str, KernelSpec] = {}
     changed: list[str] = []
-    for graph in all_graphs(model):
-        for nodes in list(_chains(graph)):
+    for scope in scopes(model):
+        top = scope.graph if isinstance(scope, ir.Function) else scope
+        for graph, nodes in [(inner, nodes) for inner in (top, *top.subgraphs()) for nodes in _chains(inner)]:
             chain, inputs = _chain_of(nodes)
             changed.extend(describe_node(node) for node in nodes)
             if chain.target not in kernels:
                 kernels[chain.target] = KernelSpec(chain.target, chain.write(), False, __name__)
-                function = _body(chain, nodes, inputs, model.opset_imports)
+                function = _body(chain, nodes, inputs, scope.opset_imports)
                 model.functions[function.identifier()] = function
             _replace(graph, nodes, chain, inputs)
+            scope.opset_imports[DOMAIN] = 1
     if not kernels:
         return (), ()
     model.opset_imports[DOMAIN] = 1
