@@ -366,6 +366,25 @@ def test_the_exponential_is_exact_to_two_units(library):
     assert found[-12:-10].tolist() == [1, 1]
 
 
+def test_logarithms_are_exact_to_one_and_a_half_units(library):
+    """Over all positive floats, every thousandth, around the numbers where results vanish; and special values."""
+    every = np.arange(0, 0x7F800000, 1031, dtype=np.uint32).view(F32)
+    ends = [np.linspace(*around, 20_001, dtype=F32) for around in ((0.9, 1.1), (-0.999, 0.5), (-1e-6, 1e-6))]
+    special = np.array([0, -0.0, -1, np.inf, -np.inf, np.nan, 1], F32)
+    x = np.concatenate([every, *ends, special])
+    results = library.run("mylib::logarithms", [x])
+    for found, function, most in zip(results, (np.log, np.log1p), (0.9, 1.5), strict=True):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            exact = function(x.astype(np.float64))
+        rounded = exact.astype(F32)
+        finite = np.isfinite(rounded)
+        units = np.abs(found[finite] - exact[finite]) / np.spacing(np.abs(rounded[finite])).astype(np.float64)
+        assert 0.5 < units.max() < most
+        np.testing.assert_array_equal(found[~finite], rounded[~finite])
+    assert results[0][-1] == 0
+    assert np.signbit(results[1][-6])
+
+
 def test_pieces_of_a_parallel_loop(library):
     for total in (1, 10, 19, 101):
         check_pieces(library.run("mylib::pieces", [np.zeros(total, np.int64)], {"grain": 10})[0], total, 10)

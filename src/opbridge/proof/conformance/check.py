@@ -68,7 +68,7 @@ class Checker:
         self._way = way
         self._begin = begin
         self._engine = get(way.engine)
-        self._catalog = Catalog.load(nan=way.nan)
+        self._catalog = dataclasses.replace(Catalog.load(nan=way.nan), kernels=way.kernels)
 
     def check(self, entry: str, calls: Sequence[Call]) -> Checked:
         """Export the calls as one model and verify it on their own values."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opbridge.bundle.checks import parsed
+from opbridge.catalog.declare.kernel_choice import AUTO, Kernels
 from opbridge.catalog.declare.nan import EXACT, Nan
 from opbridge.errors import InputError
 from opbridge.records import StoredRecord
@@ -33,6 +34,7 @@ class Way(StoredRecord):
         dynamic: Whether dimensions are dynamic and verified at a second size.
         samples: The maximum number of samples per entry; 0 for all.
         nan: What opbridge's models do with NaN; if they assume that there is none, samples with NaN are not judged.
+        kernels: Which of opbridge's own kernels its models use.
     """
 
     exporter: str = "opbridge"
@@ -40,6 +42,7 @@ class Way(StoredRecord):
     dynamic: bool = False
     samples: int = 0
     nan: Nan = EXACT
+    kernels: Kernels = AUTO
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from opbridge import engines as known_engines
 from opbridge.atomic import check_target
+from opbridge.catalog.declare.kernel_choice import AUTO, checked_kernels
 from opbridge.catalog.declare.nan import EXACT, checked_nan
 from opbridge.errors import InputError
 from opbridge.proof.conformance.applicability import NOT_APPLICABLE
@@ -75,6 +76,7 @@ def run_conformance(
     limit: float = 60.0,
     again: bool = False,
     nan: str = EXACT,
+    kernels: str = AUTO,
     progress: Callable[[str], None] = lambda doing: None,
 ) -> ConformanceRun:
     """Run the samples of PyTorch's operator database on an engine, and compare the results with PyTorch.
@@ -93,6 +95,7 @@ def run_conformance(
         again: Whether to also rerun entries of the file that did not pass.
         nan: "exact" to export and compare NaN as in PyTorch, "absent" for models without support for NaN; samples that
             lead to NaN are then outside the contract.
+        kernels: Which of opbridge's own kernels to use: "auto", "never" or "always", as in :func:`opbridge.export`.
         progress: A callback that receives the progress.
 
     Raises:
@@ -103,7 +106,7 @@ def run_conformance(
     check_target(path)
     versions = {"torch": importlib.metadata.version("torch"), engine: known_engines.get(engine).version}
     _check_options(exporter, EXPORTERS, dtypes, jobs, limit)
-    way = Way(exporter, engine, dynamic, samples, checked_nan(nan))
+    way = Way(exporter, engine, dynamic, samples, checked_nan(nan), checked_kernels(kernels))
     selected = [(entry, dtype) for entry in named(tuple(entries)) for dtype in _chosen(entry, dtypes, dtypes_of(entry))]
     known = {result.key: result for result in latest(read_results(path) if path.is_file() else [])}
     found: dict[tuple[str, str], Result] = {}
