@@ -30,8 +30,8 @@
 // with the operator's name, and may be thrown inside a parallel_for body too. A kernel may run in several threads at once.
 //
 // Loops in elementwise and parallel_for are compiled twice, for every x86-64 processor and for those with AVX2; opbridge::exp,
-// log, log1p and sigmoid are vectorized in them, the functions of <cmath> are not. Products and sums are not fused, so results are the
-// same on every machine (unless built with native=True).
+// log, log1p and sigmoid are vectorized in them, the functions of <cmath> are not. Products and sums are not fused, so
+// results are the same on every machine (unless built with native=True).
 //
 // A header-only dependency is named in the file's first lines, and found when the kernel is compiled:
 //     // opbridge: requires eigen

@@ -164,7 +164,7 @@ def _with_chains(
             continue
         before = fitted[engine.name]
         model = before.model.clone()
-        chains, changes = compile_chains(model)
+        chains, changes = compile_chains(model, [kernel.target for kernel in kernels])
         if chains:
             check_change("The kernels for elementwise nodes", model, before.model)
             fitted[engine.name] = dataclasses.replace(before, model=model, adaptations=(*before.adaptations, *changes))

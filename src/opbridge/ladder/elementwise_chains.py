@@ -7,7 +7,7 @@ function body, so the model runs without the kernel too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import onnx_ir as ir
 
@@ -52,34 +52,39 @@ _SMALL = 4096
 _MOST_INPUTS = 6
 
 
-def compile_chains(model: ir.Model) -> tuple[tuple[KernelSpec, ...], tuple[Adaptation, ...]]:
+def compile_chains(
+    model: ir.Model, kernels: Collection[str] = ()
+) -> tuple[tuple[KernelSpec, ...], tuple[Adaptation, ...]]:
     """Make a node of each chain of elementwise nodes that is at least twice as fast in one loop, in place.
 
     Args:
         model: A model whose values have types and shapes.
+        kernels: ``"domain::Op"`` of the nodes that have a kernel already, so that their function bodies do not run.
 
     Returns:
-        The kernels of the nodes, and the change.
+        The kernels of the chains, and the change.
     """
-    kernels: dict[str, KernelSpec] = {}
+    found: dict[str, KernelSpec] = {}
     changed: list[str] = []
     for scope in scopes(model):
+        if isinstance(scope, ir.Function) and f"{scope.domain}::{scope.name}" in kernels:
+            continue
         top = scope.graph if isinstance(scope, ir.Function) else scope
         for graph, nodes in [(inner, nodes) for inner in (top, *top.subgraphs()) for nodes in _chains(inner)]:
             chain, inputs = _chain_of(nodes)
             changed.extend(describe_node(node) for node in nodes)
-            if chain.target not in kernels:
-                kernels[chain.target] = KernelSpec(chain.target, chain.write(), False, __name__)
+            if chain.target not in found:
+                found[chain.target] = KernelSpec(chain.target, chain.write(), False, __name__)
                 function = _body(chain, nodes, inputs, scope.opset_imports)
                 model.functions[function.identifier()] = function
             _replace(graph, nodes, chain, inputs)
             scope.opset_imports[DOMAIN] = 1
-    if not kernels:
+    if not found:
         return (), ()
     model.opset_imports[DOMAIN] = 1
     model.ir_version = max(model.ir_version, 8)
-    what = f"{len(changed)} elementwise nodes computed by {len(kernels)} kernels, one for each chain of them"
-    return tuple(kernels.values()), (Adaptation(what, tuple(changed)),)
+    what = f"{len(changed)} elementwise nodes computed by {len(found)} kernels, one for each chain of them"
+    return tuple(found.values()), (Adaptation(what, tuple(changed)),)
 
 
 def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
