@@ -33,6 +33,13 @@ CASES: dict[str, tuple[Any, Any, set[str], str]] = {
     "a slope for each channel": (Call(F.prelu, SLOPES), IMAGE, {"Relu", "Min", "Mul", "Add"}, "PRelu"),
     "one slope": (Call(F.prelu, SLOPES[:1]), IMAGE, {"LeakyRelu"}, "PRelu"),
     "a volume": (Call(lambda x: F.interpolate(x, scale_factor=(1, 3, 2))), VOLUME, {"Gather"}, "Resize"),
+    "a volume of other sizes": (Call(lambda x: F.interpolate(x, scale_factor=1.7)), VOLUME, {"Gather"}, "Resize"),
+    "the nearest centers of a volume": (
+        Call(lambda x: F.interpolate(x, (7, 3, 11), mode="nearest-exact")),
+        VOLUME,
+        {"Gather"},
+        "Resize",
+    ),
 }
 
 
@@ -77,7 +84,11 @@ STAYS: dict[str, tuple[Any, Any, str]] = {
         IMAGE[:, :1, :5, :5],
         "Resize",
     ),
-    "a volume of other sizes": (Call(lambda x: F.interpolate(x, scale_factor=1.5)), VOLUME, "Resize"),
+    "a volume between its elements": (
+        Call(lambda x: F.interpolate(x, scale_factor=1.5, mode="trilinear")),
+        VOLUME,
+        "Resize",
+    ),
 }
 
 

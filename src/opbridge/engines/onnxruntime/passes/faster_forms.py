@@ -114,33 +114,69 @@ def _is_of_one_rank(node: ir.Node, shape: ir.Shape) -> bool:
     return slope is not None and slope.shape is not None and len(slope.shape) <= len(shape) and _is_large(shape)
 
 
-_NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-
-
-def _repeats(node: ir.Node) -> Mapping[int, int]:
-    """How many times a Resize repeats each element along an axis; empty if it does something else."""
-    if any(node.attributes.get_string(name, "") != value for name, value in _NEAREST.items()) or len(node.inputs) < 3:
-        return {}
-    scales = ir.convenience.get_const_tensor(node.inputs[2]) if node.inputs[2] is not None else None
-    if scales is None or scales.size == 0 or "axes" in node.attributes:
-        return {}
-    factors = scales.numpy().tolist()
-    whole = all(factor == int(factor) >= 1 for factor in factors)
-    return {axis: int(factor) for axis, factor in enumerate(factors) if factor != 1} if whole else {}
+_NEAREST = {("asymmetric", "floor"), ("half_pixel", "round_prefer_ceil")}
+"""The ways in which PyTorch's models take the nearest element."""
+_TIE = 1e-3
+"""How near to the middle between two elements a position may not be, because ONNX Runtime rounds it in its own way."""
 
 
 def _is_volume(node: ir.Node, shape: ir.Shape) -> bool:
-    """Whether a Resize repeats the elements of a volume of known size."""
-    return len(shape) == 5 and bool(repeats := _repeats(node)) and all(isinstance(shape[axis], int) for axis in repeats)
+    """Whether a Resize takes the nearest elements of a volume of known size."""
+    modes = (("coordinate_transformation_mode", "half_pixel"), ("nearest_mode", "round_prefer_floor"))
+    given = tuple(_attribute(node, name, default) for name, default in modes)
+    result = node.outputs[0].shape
+    return (
+        len(shape) == 5
+        and _attribute(node, "mode", "nearest") == "nearest"
+        and _attribute(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+        and given in _NEAREST
+        and result is not None
+        and all(isinstance(size, int) and size > 0 for size in (*list(shape)[2:], *list(result)[2:]))
+        and list(shape)[:2] == list(result)[:2]
+        and _scales(node, shape) is not None
+        and _places(node, shape) is not None
+    )
+
+
+def _scales(node: ir.Node, shape: ir.Shape) -> dict[int, float] | None:
+    """The scale of each axis of a Resize, as in ONNX Runtime; None if it is not constant."""
+    axes = [axis % len(shape) for axis in node.attributes.get_ints("axes", list(range(len(shape))))]
+    for position in (2, 3):
+        value = node.inputs[position] if len(node.inputs) > position else None
+        tensor = ir.convenience.get_const_tensor(value) if value is not None else None
+        if tensor is not None and tensor.size == len(axes):
+            numbers = dict(zip(axes, tensor.numpy().tolist(), strict=True))
+            if position == 2:
+                return numbers
+            return {axis: number / size for axis, number in numbers.items() if isinstance(size := shape[axis], int)}
+    return None
+
+
+def _places(node: ir.Node, shape: ir.Shape) -> list[np.ndarray] | None:
+    """The elements that a Resize takes along the last three axes; None if rounding decides about one of them."""
+    scales, found = _scales(node, shape), []
+    for axis in (2, 3, 4):
+        before, count = shape[axis], node.outputs[0].shape[axis]  # type: ignore[index]
+        steps, scale = np.arange(count, dtype=np.float32), np.float32(scales.get(axis, 1.0) if scales else 1.0)
+        if _attribute(node, "nearest_mode", "") == "floor":
+            taken = np.floor(steps / scale)
+        else:
+            center = (steps + np.float32(0.5)) / scale
+            taken = np.floor(center)
+            if np.any(np.abs(center - np.round(center)) < _TIE):
+                return None
+        found.append(np.clip(taken.astype(np.int64), 0, before - 1))
+    return found
 
 
 def _resized(op: Builder, node: ir.Node) -> ir.Value:
     result: Any = node.inputs[0]
+    places = _places(node, result.shape) or []
     # The last axis first: the copies of the others then are longer.
-    for axis, times in sorted(_repeats(node).items(), reverse=True):
-        places = np.repeat(np.arange(node.inputs[0].shape[axis]), times)  # type: ignore[union-attr, index]
-        result = op.Gather(result, op.constant(places), axis=axis)
-    return result
+    for axis, taken in reversed(list(enumerate(places, start=2))):
+        if not np.array_equal(taken, np.arange(node.inputs[0].shape[axis])):  # type: ignore[union-attr, index, arg-type]
+            result = op.Gather(result, op.constant(taken), axis=axis)
+    return result if result is not node.inputs[0] else op.Identity(result)  # type: ignore[no-any-return]
 
 
 _MOST_WEIGHTS = 2**18
