@@ -110,7 +110,8 @@ def _grown(sink: ir.Node, taken: set[ir.Node]) -> set[ir.Node]:
         node = value.producer() if value is not None else None
         if (
             node is not None
-            and node not in nodes | taken
+            and node not in nodes
+            and node not in taken
             and node.graph is sink.graph
             and _is_element(node)
             and not value.is_graph_output()
@@ -182,7 +183,7 @@ def _inputs_of(nodes: Sequence[ir.Node] | set[ir.Node]) -> list[ir.Value]:
 
 def _number(value: ir.Value) -> float | int | bool | None:
     """The constant that a value is; None if it is no constant of one element."""
-    tensor = ir.convenience.get_const_tensor(value)
+    tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
     return tensor.numpy().item() if tensor is not None and tensor.size == 1 else None
 
 
