@@ -26,6 +26,15 @@ VALUES = torch.tensor([[2.0, 0, 9], [4, 5, 3], [NAN, INF, -1]])
 TABLE = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 INDICES, OFFSETS = torch.tensor([1, 2, 2, 6, 0, 2]), torch.tensor([0, 0, 3, 5])
 WEIGHTS = torch.tensor([0.5, -1, 2, 3, 1, 0])
+NUMBERS = torch.randn(3, 41, 70, generator=torch.Generator().manual_seed(0))
+WHOLE = (4 * NUMBERS).round()
+LONG = torch.randn(9000, generator=torch.Generator().manual_seed(1))
+RUNS = torch.tensor([1.0, 1, 3, 3, 3, 1, NAN, NAN, INF, INF])
+POINTS = torch.cat([NUMBERS[0], NUMBERS[0, :2], NUMBERS[1]])
+
+
+def values(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *inputs: function(*inputs).values
 
 
 def bags(**options: Any) -> Callable[..., Any]:
@@ -77,6 +86,103 @@ CASES: dict[str, tuple[str, list[Case]]] = {
             ),
         ],
     ),
+    "cumprod": (
+        "opbridge::CumProd",
+        [
+            (lambda x: torch.cumprod(x, 1), (TIES,)),
+            (lambda x: torch.cumprod(x, -1), (1 + NUMBERS / 10,)),
+            (lambda x: torch.cumprod(x, -2), (1 + NUMBERS.double() / 10,)),
+            (lambda x: torch.cumprod(x, 0), (NUMBERS.half(),)),
+            (lambda x: torch.cumprod(x, 0), (WHOLE.int(),)),
+            (lambda x: torch.cumprod(x, 2, dtype=torch.int32), (WHOLE,)),
+            (lambda x: torch.cumprod(x, 1), (TIES[:, :0],)),
+            (lambda x: torch.cumprod(x, 0), (TIES[1, 2],)),
+        ],
+    ),
+    "logcumsumexp": (
+        "opbridge::LogCumSumExp",
+        [
+            *((lambda x, axis=axis: torch.logcumsumexp(x, axis), (TIES,)) for axis in (0, 1)),
+            (lambda x: torch.logcumsumexp(x, -1), (100 * NUMBERS,)),
+            (lambda x: torch.logcumsumexp(x, -2), (NUMBERS.double(),)),
+            (lambda x: torch.logcumsumexp(x, 0), (torch.tensor([-INF, -INF, 0, 200, 0, INF, 0, NAN, 1]),)),
+            (lambda x: torch.logcumsumexp(x, 0), (TIES[:0],)),
+        ],
+    ),
+    "hash_tensor": (
+        "opbridge::HashTensor",
+        [
+            (torch.hash_tensor, (NUMBERS,)),
+            (lambda x: torch.hash_tensor(x, -1), (TIES,)),
+            (lambda x: torch.hash_tensor(x, 1), (NUMBERS.double(),)),
+            (lambda x: torch.hash_tensor(x, (0, 2), keepdim=True), (NUMBERS,)),
+            (lambda x: torch.hash_tensor(x, (0, 1)), (WHOLE.long(),)),
+            (lambda x: torch.hash_tensor(x, keepdim=True), (WHOLE.int(),)),
+            (torch.hash_tensor, (TIES[0, 0],)),
+            (torch.hash_tensor, (NUMBERS > 0,)),
+        ],
+    ),
+    "bincount": (
+        "opbridge::BinCount",
+        [
+            (torch.bincount, (INDICES,)),
+            (lambda x: torch.bincount(x, minlength=20), (WHOLE.abs().flatten().int(),)),
+            (lambda x: torch.bincount(x, minlength=3), (INDICES[:0],)),
+        ],
+    ),
+    "bincount of weights": (
+        "opbridge::WeightedBinCount",
+        [
+            (torch.bincount, (INDICES, WEIGHTS)),
+            (lambda x, y: torch.bincount(x, y, 9), (INDICES.byte(), WEIGHTS.double())),
+            (torch.bincount, (INDICES, INDICES)),
+        ],
+    ),
+    "unique_consecutive": (
+        "opbridge::UniqueConsecutive",
+        [
+            (torch.unique_consecutive, (RUNS,)),
+            (lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True), (RUNS.double(),)),
+            (lambda x: torch.unique_consecutive(x, return_counts=True), (WHOLE.int(),)),
+            (lambda x: torch.unique_consecutive(x, return_inverse=True, dim=0), (RUNS.nan_to_num().long(),)),
+            (lambda x: torch.unique_consecutive(x, return_inverse=True, dim=1), (WHOLE[:, :, 0],)),
+            (lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True), (RUNS[:0],)),
+        ],
+    ),
+    "median": (
+        "opbridge::Median",
+        [
+            (lambda x: torch.median(x, 1), (NUMBERS,)),
+            (lambda x: torch.median(x, -1), (TIES[2],)),
+            (lambda x: torch.nanmedian(x, 0), (TIES[2],)),
+            (lambda x: torch.nanmedian(x, 1, keepdim=True), (NUMBERS.masked_fill(NUMBERS > 0.5, NAN),)),
+            (lambda x: torch.nanmedian(x, 0), (TIES[:, :0],)),
+            *((function, (x,)) for function in (torch.median, torch.nanmedian) for x in (LONG, TIES, TIES[0, 0])),
+            (torch.median, (WHOLE.long(),)),
+            (torch.nanmedian, (LONG.double().masked_fill(LONG < 0, NAN),)),
+            (torch.nanmedian, (TIES[2:, 1:2],)),
+        ],
+    ),
+    "mode": (
+        "opbridge::Mode",
+        [
+            (torch.mode, (TIES[:2],)),
+            (values(lambda x: torch.mode(x)), (WHOLE,)),
+            (values(lambda x: torch.mode(x, 1, keepdim=True)), (WHOLE.long(),)),
+            (values(lambda x: torch.mode(x, 0)), (1000 * WHOLE.int(),)),
+            (torch.mode, (NUMBERS.double()[:, 0, 0],)),
+            (torch.mode, (TIES[0, 0],)),
+        ],
+    ),
+    "pdist": (
+        "opbridge::PDist",
+        [
+            *((lambda x, p=p: torch.pdist(x, p), (POINTS,)) for p in (0, 1, 2, INF, 2.5)),
+            *((lambda x, p=p: torch.pdist(x, p), (TIES.T.double(),)) for p in (0, 1, 2, INF)),
+            *((lambda x, p=p: torch.pdist(x, p), (POINTS[:, :0],)) for p in (0, 2)),
+            (torch.pdist, (POINTS[:1],)),
+        ],
+    ),
 }
 
 
@@ -107,6 +213,7 @@ def test_kernels_and_their_bodies_give_what_pytorch_gives(name: str, with_kernel
     run = opbridge.load(bundle.path, kernels=with_kernel)
     found = run(*(tensor.numpy() for tensor in flat(groups)))
     for mine, theirs in zip(found, flat(model(*groups)), strict=True):
+        mine = mine.astype(mine.dtype.name)  # NumPy has two dtypes of this name, of which torch takes one.
         torch.testing.assert_close(torch.from_numpy(mine), theirs, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 

@@ -1,14 +1,20 @@
-"""Runs of equal elements."""
+"""Runs of equal elements, as ONNX nodes or as a custom node with a kernel."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import onnx_ir as ir
+import torch
 from onnxscript import INT64
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::UniqueConsecutive", "unique_consecutive.h")
 
 
 @translation("aten::unique_consecutive", overrides="torch's mapping fails")
@@ -47,3 +53,25 @@ def unique_consecutive(
         ends = op.Concat(op.Slice(places, one, op.Constant(value_ints=[2**62])), length, axis=0)
         counts = op.Sub(op.Slice(ends, first, op.Shape(places)), places)
     return kept, inverse, counts
+
+
+@kernel_translation("aten::unique_consecutive")
+def unique_consecutive_with_kernel(
+    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """``unique_consecutive`` of elements as a custom node with a kernel (``kernels="always"``); of slices as it is.
+
+    unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False,
+    int? dim=None) -> (Tensor, Tensor, Tensor)
+    """
+    if len(self.shape) == 0 or (dim is not None and len(self.shape) > 1):
+        return unique_consecutive(self, return_inverse, return_counts, dim)
+    given = {"return_inverse": return_inverse, "return_counts": return_counts}
+    return custom_node("opbridge::UniqueConsecutive", self, num_outputs=3, **given)
+
+
+@body_for("opbridge::UniqueConsecutive")
+def body(x: Tensor, return_inverse: int, return_counts: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    found = torch.ops.aten.unique_consecutive(x, bool(return_inverse), bool(return_counts))
+    return found  # type: ignore[no-any-return]

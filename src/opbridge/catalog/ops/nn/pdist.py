@@ -1,4 +1,4 @@
-"""Distances between the rows of one matrix, as an ONNX Scan."""
+"""Distances between the rows of one matrix, as an ONNX Scan, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any, TypeVar, Union
 
 import numpy as np
 import onnx_ir as ir
+import torch
 from onnxscript import DOUBLE, FLOAT, INT64, graph, script
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::PDist", "distances.h")
 
 Real = TypeVar("Real", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
 
@@ -123,3 +129,20 @@ def _distances(x: Any, rows: Any, lags: Any, p: float) -> Any:
         return _largest(*given)
     power, root = (op.CastLike(op.Constant(value=ir.tensor(np.asarray(number))), x) for number in (float(p), 1 / p))
     return op.Pow(_powers(*given, power), root)
+
+
+@kernel_translation("aten::_pdist_forward")
+def pdist_with_kernel(self: Any, p: float = 2.0) -> Any:
+    """``_pdist_forward`` as a custom node with a kernel (``kernels="always"``), for norms without powers.
+
+    _pdist_forward(Tensor self, float p=2.) -> Tensor
+    """
+    if p not in (0, 1, 2, math.inf):
+        return pdist_forward(self, p)
+    return custom_node("opbridge::PDist", self, p=float(p))
+
+
+@body_for("opbridge::PDist")
+def body(x: Tensor, p: float) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.ops.aten._pdist_forward(x, p)  # type: ignore[no-any-return]

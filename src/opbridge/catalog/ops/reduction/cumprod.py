@@ -1,14 +1,20 @@
-"""Cumulative products, as an ONNX Scan."""
+"""Cumulative products, as an ONNX Scan, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar, Union
 
+import torch
 from onnxscript import BOOL, DOUBLE, FLOAT, INT32, INT64, graph, script
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
 from opbridge.catalog.formulas.element_types import FLOATS, HALVES
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::CumProd", "cumulative.h")
 
 Number = TypeVar("Number", bound=Union[FLOAT, DOUBLE, INT64, INT32])  # noqa: UP007 - onnxscript reads typing.Union
 Wide = TypeVar("Wide", bound=Union[DOUBLE, INT64, INT32])  # noqa: UP007
@@ -36,10 +42,7 @@ def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
 
     The elements are multiplied one by one and in float64, as in PyTorch: products of blocks could overflow.
     """
-    given = self.dtype
-    is_integer = given not in FLOATS
-    result_type = dtype if dtype not in (None, -1) else INT64.dtype if is_integer else given
-    working = FLOAT.dtype if result_type in HALVES else INT64.dtype if result_type == BOOL.dtype else result_type
+    result_type, working = _types(self, dtype)
     x = op.Cast(self, to=working)
     rank = len(self.shape)
     if rank == 0:
@@ -55,3 +58,29 @@ def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
     products = op.Slice(products, op.Constant(value_ints=[1]), op.Constant(value_ints=[2**62]))
     back = [order.index(place) for place in range(rank)]
     return op.Cast(op.Transpose(products, perm=back), to=result_type)
+
+
+@kernel_translation("aten::cumprod")
+def cumprod_with_kernel(self: Any, dim: int, *, dtype: int = -1) -> Any:
+    """``cumprod`` as a custom node with a kernel (``kernels="always"``).
+
+    cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
+    """
+    if len(self.shape) == 0:
+        return cumprod(self, dim, dtype=dtype)
+    result_type, working = _types(self, dtype)
+    return op.Cast(custom_node("opbridge::CumProd", op.Cast(self, to=working), dim=dim), to=result_type)
+
+
+@body_for("opbridge::CumProd")
+def body(x: Tensor, dim: int) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.cumprod(x, dim, dtype=x.dtype)
+
+
+def _types(self: Any, dtype: int) -> tuple[Any, Any]:
+    """The element type of the result, and the one in which the elements are given."""
+    default = self.dtype if self.dtype in FLOATS else INT64.dtype
+    result_type = default if dtype in (None, -1) else dtype
+    working = FLOAT.dtype if result_type in HALVES else INT64.dtype if result_type == BOOL.dtype else result_type
+    return result_type, working

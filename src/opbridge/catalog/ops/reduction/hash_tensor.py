@@ -1,4 +1,4 @@
-"""The hash of a tensor."""
+"""The hash of a tensor, as ONNX nodes or as a custom node with a kernel."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, rewrite
 from opbridge.catalog.formulas.bits import bits_of
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::HashTensor", "hash_tensor.h")
 
 _PAIR = 2**32 + 1
 """Bits 0 and 32, whose sums do not overlap for up to 2**32 - 1 elements."""
@@ -41,6 +45,24 @@ def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False,
         pair = ((bits >> place) & 1) + ((bits >> (place + 32)) & 1) * 2**32
         parities.append((pair.sum(axes, keepdim=keepdim) & _PAIR) << place)
     return functools.reduce(operator.or_, parities).to(torch.uint64)
+
+
+@kernel_translation("aten::hash_tensor")
+def hash_tensor_with_kernel(self: Any, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Any:
+    """``hash_tensor`` as a custom node with a kernel (``kernels="always"``).
+
+    hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+
+    0 is the only mode that PyTorch has.
+    """
+    axes = list(dim) if len(dim) or not self.shape else list(range(len(self.shape)))
+    return custom_node("opbridge::HashTensor", self, dim=axes if self.shape else [], keepdim=keepdim)
+
+
+@body_for("opbridge::HashTensor")
+def body(x: Tensor, dim: Sequence[int], keepdim: int) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.hash_tensor(x, dim, keepdim=bool(keepdim))  # type: ignore[attr-defined, no-any-return]
 
 
 @rewrite("torch.hash_tensor")

@@ -1,14 +1,20 @@
-"""Cumulative log-sum-exp, as an ONNX Loop of log2(length) iterations."""
+"""Cumulative log-sum-exp, as an ONNX Loop of log2(length) iterations, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar, Union
 
+import torch
 from onnxscript import DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
 from opbridge.catalog.formulas.element_types import HALVES
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::LogCumSumExp", "cumulative.h")
 
 Wide = TypeVar("Wide", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
 
@@ -54,3 +60,21 @@ def logcumsumexp(self: Any, dim: int) -> Any:
         return op.Identity(self)
     x = op.Cast(self, to=FLOAT.dtype) if self.dtype in HALVES else self
     return op.CastLike(_running_log_sum(x, axis=dim % rank), self)
+
+
+@kernel_translation("aten::logcumsumexp")
+def logcumsumexp_with_kernel(self: Any, dim: int) -> Any:
+    """``logcumsumexp`` as a custom node with a kernel (``kernels="always"``).
+
+    logcumsumexp(Tensor self, int dim) -> Tensor
+    """
+    if len(self.shape) == 0:
+        return logcumsumexp(self, dim)
+    x = op.Cast(self, to=FLOAT.dtype) if self.dtype in HALVES else self
+    return op.CastLike(custom_node("opbridge::LogCumSumExp", x, dim=dim), self)
+
+
+@body_for("opbridge::LogCumSumExp")
+def body(x: Tensor, dim: int) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.logcumsumexp(x, dim)

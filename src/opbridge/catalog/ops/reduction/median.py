@@ -1,15 +1,21 @@
-"""Medians, defined as in PyTorch as the lower of the two middle elements."""
+"""Medians, defined as in PyTorch as the lower of the two middle elements: ONNX nodes or custom nodes with a kernel."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.catalog.declare.nan import keeps_nan
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation
 from opbridge.catalog.ops.indexing.kthvalue import first_place, smallest
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Median", "median.h")
 
 
 def _along(self: Tensor, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Tensor, Tensor]:
@@ -73,3 +79,53 @@ def nanmedian(self: Tensor) -> Tensor:
     nanmedian(Tensor self) -> Tensor
     """
     return _of_all(self, skips_nan=True)
+
+
+@kernel_translation("aten::median.dim")
+def median_dim_with_kernel(self: Any, dim: int, keepdim: bool = False) -> Any:
+    """``median.dim`` as a custom node with a kernel (``kernels="always"``).
+
+    median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """
+    return _node(self, False, dim, keepdim)
+
+
+@kernel_translation("aten::nanmedian.dim")
+def nanmedian_dim_with_kernel(self: Any, dim: int, keepdim: bool = False) -> Any:
+    """``nanmedian.dim`` as a custom node with a kernel (``kernels="always"``).
+
+    nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """
+    return _node(self, True, dim, keepdim)
+
+
+@kernel_translation("aten::median.default")
+def median_with_kernel(self: Any) -> Any:
+    """``median`` as a custom node with a kernel (``kernels="always"``).
+
+    median(Tensor self) -> Tensor
+    """
+    return _node(_flat(self), False, 0, False)[0]
+
+
+@kernel_translation("aten::nanmedian.default")
+def nanmedian_with_kernel(self: Any) -> Any:
+    """``nanmedian`` as a custom node with a kernel (``kernels="always"``).
+
+    nanmedian(Tensor self) -> Tensor
+    """
+    return _node(_flat(self), True, 0, False)[0]
+
+
+def _node(self: Any, skips_nan: bool, dim: int, keepdim: bool) -> Any:
+    return custom_node("opbridge::Median", self, num_outputs=2, skips_nan=skips_nan, dim=dim, keepdim=keepdim)
+
+
+def _flat(self: Any) -> Any:
+    return self if len(self.shape) <= 1 else op.Reshape(self, op.Constant(value_ints=[-1]))
+
+
+@body_for("opbridge::Median")
+def body(x: Tensor, skips_nan: int, dim: int, keepdim: int) -> tuple[Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    return (torch.nanmedian if skips_nan else torch.median)(x, dim, bool(keepdim))

@@ -1,11 +1,17 @@
-"""The most frequent element, by sorting."""
+"""The most frequent element, by sorting, or as a custom node with a kernel."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Mode", "median.h")
 
 
 @decomposition("aten::mode")
@@ -29,3 +35,18 @@ def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Te
     best = torch.argmax(numbers, dim, keepdim=True)
     values, indices = values.gather(dim, best), order.gather(dim, best)
     return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+
+@kernel_translation("aten::mode")
+def mode_with_kernel(self: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """``mode`` as a custom node with a kernel (``kernels="always"``).
+
+    mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
+    """
+    return custom_node("opbridge::Mode", self, num_outputs=2, dim=dim, keepdim=keepdim)
+
+
+@body_for("opbridge::Mode")
+def body(x: Tensor, dim: int, keepdim: int) -> tuple[Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    return torch.mode(x, dim, bool(keepdim))
