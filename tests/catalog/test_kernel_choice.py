@@ -183,6 +183,30 @@ CASES: dict[str, tuple[str, list[Case]]] = {
             (torch.pdist, (POINTS[:1],)),
         ],
     ),
+    "histogram": (
+        "opbridge::Histogram",
+        [
+            (lambda x: torch.histogram(x, 9), (NUMBERS,)),
+            (lambda x: torch.histogram(x, 7, range=(-1.0, 2.0)), (WHOLE.double(),)),
+            (
+                lambda x, y: torch.histogram(x, 8, range=(-1, 3), weight=y, density=True),
+                (TIES, TIES.nan_to_num(1, 1)),
+            ),
+            (lambda x: torch.histogram(x, 4, density=True), (LONG,)),
+            (lambda x: torch.histogram(x, 4), (TIES[2, :1],)),
+            (lambda x: torch.histogram(x, 3), (TIES[:0],)),
+        ],
+    ),
+    "histc": (
+        "opbridge::HistC",
+        [
+            (lambda x: torch.histc(x, 9), (LONG,)),
+            (lambda x: torch.histc(x, 5, -1, 2), (WHOLE.double(),)),
+            (lambda x: torch.histc(x, 6, -1, 5), (TIES,)),
+            (lambda x: torch.histc(x, 4), (TIES[2, :1],)),
+            (lambda x: torch.histc(x, 4), (TIES[:0],)),
+        ],
+    ),
 }
 
 

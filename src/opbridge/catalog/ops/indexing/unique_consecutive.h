@@ -1,7 +1,12 @@
 // One element of each run of equal elements, the run of each element, and the lengths of the runs.
+#include <algorithm>
+
 #include "opbridge.h"
 
 namespace unique_consecutive {
+
+// As many elements are checked at once, since most of a long run are equal.
+constexpr int64_t block = 32;
 
 void shape(opbridge::ShapeCall& call) {
   call.set_output(0, {opbridge::data_dependent});
@@ -26,14 +31,27 @@ void run(opbridge::Call& call) {
   int64_t* counts = counts_runs ? call.allocate_output<int64_t>(2, {number}).data() : nullptr;
   int64_t* inverse = call.attribute_int("return_inverse") != 0 ? call.output<int64_t>(1).data() : nullptr;
   int64_t found = 0, start = 0;
-  for (int64_t i = 0; i < length; ++i) {
+  const auto visit = [&](int64_t i) {
     if (i == 0 || x[i] != x[i - 1]) {
       if (counts != nullptr && i > 0) counts[found - 1] = i - start;
       start = i;
       kept[found++] = x[i];
     }
     if (inverse != nullptr) inverse[i] = found - 1;
-  }
+  };
+  call.parallel_for(length, length, [&](int64_t begin, int64_t end) {
+    const T* in = x.data();
+    if (begin < end) visit(begin);
+    int64_t i = begin + 1;
+    for (; i + block <= end; i += block) {
+      int changes = 0;
+      for (int64_t k = i; k < i + block; ++k) changes |= in[k] != in[k - 1] ? 1 : 0;
+      if (changes != 0)
+        for (int64_t k = i; k < i + block; ++k) visit(k);
+      else if (inverse != nullptr) std::fill_n(inverse + i, block, found - 1);
+    }
+    for (; i < end; ++i) visit(i);
+  });
   if (counts != nullptr && length > 0) counts[found - 1] = length - start;
 }
 

@@ -66,8 +66,9 @@ def unique_consecutive_with_kernel(
     """
     if len(self.shape) == 0 or (dim is not None and len(self.shape) > 1):
         return unique_consecutive(self, return_inverse, return_counts, dim)
-    given = {"return_inverse": return_inverse, "return_counts": return_counts}
-    return custom_node("opbridge::UniqueConsecutive", self, num_outputs=3, **given)
+    return custom_node(
+        "opbridge::UniqueConsecutive", self, num_outputs=3, return_inverse=return_inverse, return_counts=return_counts
+    )
 
 
 @body_for("opbridge::UniqueConsecutive")

@@ -62,7 +62,7 @@ def hash_tensor_with_kernel(self: Any, dim: Sequence[int] = (), *, keepdim: bool
 @body_for("opbridge::HashTensor")
 def body(x: Tensor, dim: Sequence[int], keepdim: int) -> Tensor:
     """The nodes of the mapping without a kernel."""
-    return torch.hash_tensor(x, dim, keepdim=bool(keepdim))  # type: ignore[attr-defined, no-any-return]
+    return torch.hash_tensor(x, list(dim), keepdim=bool(keepdim))  # type: ignore[attr-defined, no-any-return]
 
 
 @rewrite("torch.hash_tensor")

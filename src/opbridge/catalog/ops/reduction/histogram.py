@@ -1,15 +1,23 @@
-"""Histograms."""
+"""Histograms, as ONNX nodes or as custom nodes with kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import torch
+from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, rewrite
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, rewrite
 from opbridge.catalog.formulas.fixed_sizes import have_fixed_sizes
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Histogram", "histogram.h")
+kernel_for("opbridge::HistC", "histogram.h")
 
 
 def _searched(values: Tensor, edges: Tensor) -> Tensor:
@@ -57,10 +65,12 @@ def histogram_of_edges(
     return _counted(self, bins, weight, density, _searched), bins.clone()
 
 
-def equal_edges(values: Tensor, bins: int, range: Sequence[float] | None) -> Tensor:
+def equal_edges(values: Tensor, bins: int, range: Sequence[float] | Tensor | None) -> Tensor:
     """The edges of equal bins from the smallest value to the largest, or over a given range."""
     steps = torch.arange(bins + 1, dtype=values.dtype)
-    if range is not None:
+    if isinstance(range, Tensor):
+        low, high = range[0], range[1]
+    elif range is not None:
         low, high = (torch.full((), end, dtype=values.dtype) for end in range)
     elif values.numel() == 0:
         low, high = torch.zeros((), dtype=values.dtype), torch.ones((), dtype=values.dtype)
@@ -121,9 +131,13 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
 
     The bin is computed instead of searched, with the same rounding as in PyTorch's formula.
     """
+    return _counted_between(self, bins, None if min == max else torch.tensor([min, max], dtype=self.dtype))
+
+
+def _counted_between(self: Tensor, bins: int, bounds: Tensor | None) -> Tensor:
     values = self.reshape(-1)
-    low, high = (torch.full((), bound, dtype=values.dtype) for bound in (min, max))
-    if min == max and values.numel() != 0:
+    low, high = (torch.zeros((), dtype=values.dtype),) * 2 if bounds is None else (bounds[0], bounds[1])
+    if bounds is None and values.numel() != 0:
         low, high = torch.aminmax(values)
         # A single value is in the middle of an interval of length 2.
         margin = torch.where(low == high, 1.0, 0.0).to(values.dtype)
@@ -132,3 +146,44 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
     place = ((torch.where(is_inside, values, low) - low) * bins / (high - low)).to(torch.int64)
     counts = torch.zeros(bins, dtype=values.dtype)
     return counts.scatter_add(0, place.clamp(0, bins - 1), is_inside.to(values.dtype))
+
+
+@kernel_translation("aten::histogram.bin_ct")
+def histogram_with_kernel(
+    self: Any, bins: int = 100, *, range: Sequence[float] | None = None, weight: Any = None, density: bool = False
+) -> Any:
+    """``histogram.bin_ct`` as a custom node with a kernel (``kernels="always"``).
+
+    histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
+    bool density=False) -> (Tensor hist, Tensor bin_edges)
+    """
+    bounds = None if range is None else _bounds(self, range)
+    return custom_node("opbridge::Histogram", self, weight, bounds, num_outputs=2, bins=bins, density=density)
+
+
+@body_for("opbridge::Histogram")
+def body(
+    x: Tensor, weight: Tensor | None = None, bounds: Tensor | None = None, *, bins: int, density: int
+) -> tuple[Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    edges = equal_edges(x, bins, bounds)
+    return _counted(x, edges, weight, bool(density), _computed), edges
+
+
+@kernel_translation("aten::histc")
+def histc_with_kernel(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """``histc`` as a custom node with a kernel (``kernels="always"``).
+
+    histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+    """
+    return custom_node("opbridge::HistC", self, None if min == max else _bounds(self, (min, max)), bins=bins)
+
+
+@body_for("opbridge::HistC")
+def histc_body(x: Tensor, bounds: Tensor | None = None, *, bins: int) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return _counted_between(x, bins, bounds)
+
+
+def _bounds(like: Any, bounds: Sequence[float]) -> Any:
+    return op.CastLike(op.Constant(value=ir.tensor(np.asarray(bounds, np.float64))), like)
