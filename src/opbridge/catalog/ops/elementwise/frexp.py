@@ -1,11 +1,17 @@
-"""Mantissa and exponent, exactly and without access to bits."""
+"""Mantissa and exponent, exactly: by the logarithm, or as a custom node with a kernel that reads the bits."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Frexp", "frexp.h")
 
 _LIFT = {torch.float16: 14, torch.float32: 64, torch.float64: 128, torch.bfloat16: 64}
 """The power of two by which a small number is multiplied to make it normal."""
@@ -35,3 +41,18 @@ def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
     exponent = exponent - is_small.to(torch.int32) * power
     mantissa = torch.where(self < 0, -mantissa, mantissa)
     return torch.where(is_plain, mantissa, self), torch.where(is_plain, exponent, 0)
+
+
+@kernel_translation("aten::frexp.Tensor")
+def frexp_with_kernel(self: Any) -> Any:
+    """``frexp`` as a custom node with a kernel (``kernels="always"``).
+
+    frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+    """
+    return custom_node("opbridge::Frexp", self, num_outputs=2)
+
+
+@body_for("opbridge::Frexp")
+def body(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The nodes of the mapping without a kernel."""
+    return torch.frexp(x)

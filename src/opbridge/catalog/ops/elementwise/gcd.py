@@ -1,13 +1,19 @@
-"""The greatest common divisor, by Euclid's algorithm as an ONNX Loop."""
+"""The greatest common divisor, by Euclid's algorithm as an ONNX Loop, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from onnxscript import INT64, script
 from onnxscript import opset18 as op
+from torch import Tensor
 
-from opbridge.catalog.declare.spec import translation
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Gcd", "gcd.h")
 
 
 @script()
@@ -36,3 +42,20 @@ def gcd(self: Any, other: Any) -> Any:
     first, second = (op.Abs(op.Cast(value, to=INT64.dtype)) for value in (self, other))
     shape = op.Shape(op.Add(first, second))
     return op.CastLike(_euclid(op.Expand(first, shape), op.Expand(second, shape)), self)
+
+
+@kernel_translation("aten::gcd")
+def gcd_with_kernel(self: Any, other: Any) -> Any:
+    """``gcd`` as a custom node with a kernel (``kernels="always"``).
+
+    gcd(Tensor self, Tensor other) -> Tensor
+    """
+    if self.dtype != other.dtype:
+        return gcd(self, other)
+    return custom_node("opbridge::Gcd", self, other)
+
+
+@body_for("opbridge::Gcd")
+def body(a: Tensor, b: Tensor) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.gcd(a, b)

@@ -1,4 +1,4 @@
-"""The remainder of a floating-point division."""
+"""The remainder of a floating-point division, as ONNX nodes, or as a custom node with a kernel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from onnxscript import BOOL, DOUBLE, FLOAT, script
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.catalog.formulas.element_types import working_type
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, translation
+from opbridge.catalog.formulas.element_types import FLOATS, working_type
 from opbridge.catalog.ops.elementwise.floor_divide import constant, is_power_of_two, number_of
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Remainder", "remainder.h")
+kernel_for("opbridge::Fmod", "remainder.h")
 
 _WHY = "torch's mapping computes it from a rounded quotient: 1 % 0.1 would be 0"
 _MOST = 2.0**28
@@ -113,3 +118,37 @@ def prims_remainder(self: Any, other: Any) -> Any:
         # The quotient of an infinite divisor is finite; its product is NaN.
         size = op.Add(size, op.Mul(op.ReduceL2(multiples, keepdims=0), constant(0.0, DOUBLE.dtype)))
     return _chosen(op.Less(size, constant(_MOST, DOUBLE.dtype)), op.Sub(multiples, a), self, other)
+
+
+@kernel_translation("aten::remainder.Tensor")
+def remainder_with_kernel(self: Any, other: Any) -> Any:
+    """``remainder`` of floating-point tensors as a custom node with a kernel (``kernels="always"``).
+
+    remainder.Tensor(Tensor self, Tensor other) -> Tensor
+    """
+    if self.dtype not in FLOATS or self.dtype != other.dtype:
+        return op.Mod(self, other)
+    return custom_node("opbridge::Remainder", self, other)
+
+
+@body_for("opbridge::Remainder")
+def remainder_body(a: Tensor, b: Tensor) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.remainder(a, b)
+
+
+@kernel_translation("aten::fmod.Tensor")
+def fmod_with_kernel(self: Any, other: Any) -> Any:
+    """``fmod`` of floating-point tensors as a custom node with a kernel (``kernels="always"``).
+
+    fmod.Tensor(Tensor self, Tensor other) -> Tensor
+    """
+    if self.dtype not in FLOATS or self.dtype != other.dtype:
+        return op.Mod(self, other, fmod=1)
+    return custom_node("opbridge::Fmod", self, other)
+
+
+@body_for("opbridge::Fmod")
+def fmod_body(a: Tensor, b: Tensor) -> Tensor:
+    """The node of torch's mapping."""
+    return torch.fmod(a, b)

@@ -1,0 +1,102 @@
+// The remainders of floating-point divisions, exact: with the sign of the dividend, or with that of the divisor.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "opbridge.h"
+
+namespace exact_remainder {
+
+constexpr int64_t block = 512;
+
+// |a| - q |b|, for a whole quotient q = |a| / |b| rounded down; exact where is_exact is true.
+struct Rest {
+  double value;
+  bool is_exact;
+};
+
+// The quotient of two float32 is right after rounding down while it is below 2^28, its product with b has at most 52 bits,
+// and so has the difference.
+inline Rest rest(float a, float b) {
+  const double dividend = std::abs(static_cast<double>(a)), divisor = std::abs(static_cast<double>(b));
+  const double quotient = std::floor(dividend / divisor);
+  return {dividend - quotient * divisor, (quotient < 268435456.0) & (divisor < HUGE_VAL)};
+}
+
+// b is split into its upper 26 bits and the rest, whose products with a quotient below 2^26 have at most 53 bits; so have
+// both differences. A quotient that was rounded up to the next whole number is one too large.
+inline Rest rest(double a, double b) {
+  const double dividend = std::abs(a), divisor = std::abs(b);
+  const double quotient = std::floor(dividend / divisor);
+  uint64_t bits;
+  std::memcpy(&bits, &divisor, sizeof bits);
+  bits &= ~uint64_t(0x7ffffff);
+  double upper;
+  std::memcpy(&upper, &bits, sizeof upper);
+  const double first = dividend - quotient * upper - quotient * (divisor - upper);
+  return {first + (first < 0 ? divisor : 0.0), (quotient < 67108864.0) & (divisor < HUGE_VAL)};
+}
+
+// With the sign of the divisor.
+template <class Real>
+Real floored(Real value, Real b) {
+  const Real sum = value + b;
+  const Real above = value < 0 ? sum : value, below = value > 0 ? sum : value;
+  return b < 0 ? below : above;
+}
+
+template <bool is_floored, class T, class StrideA, class StrideB>
+void row(T* out, int64_t count, const T* a, const T* b, StrideA step_a, StrideB step_b) {
+  using Real = opbridge::compute_t<T>;
+  for (int64_t first = 0; first < count; first += block) {
+    const int64_t last = std::min(count, first + block);
+    int64_t failures = 0;
+    for (int64_t i = first; i < last; ++i) {
+      const Real dividend = a[i * step_a], divisor = b[i * step_b];
+      const Rest found = rest(dividend, divisor);
+      failures += found.is_exact ? 0 : 1;
+      const Real value = std::copysign(static_cast<Real>(found.value), dividend);
+      out[i] = is_floored ? floored(value, divisor) : value;
+    }
+    for (int64_t i = first; i < last && failures > 0; ++i) {
+      const Real dividend = a[i * step_a], divisor = b[i * step_b];
+      if (rest(dividend, divisor).is_exact) continue;
+      const Real value = std::fmod(dividend, divisor);
+      out[i] = is_floored ? floored(value, divisor) : value;
+      --failures;
+    }
+  }
+}
+
+template <bool is_floored, class T>
+void run(opbridge::Call& call) {
+  using One = std::integral_constant<int64_t, 1>;
+  using Zero = std::integral_constant<int64_t, 0>;
+  const auto rows = [](T* out, int64_t count, const auto& pointers, const auto& strides) {
+    const T *a = std::get<0>(pointers), *b = std::get<1>(pointers);
+    if (strides[0] == 1 && strides[1] == 1) row<is_floored>(out, count, a, b, One(), One());
+    else if (strides[0] == 1 && strides[1] == 0) row<is_floored>(out, count, a, b, One(), Zero());
+    else if (strides[0] == 0 && strides[1] == 1) row<is_floored>(out, count, a, b, Zero(), One());
+    else row<is_floored>(out, count, a, b, strides[0], strides[1]);
+  };
+  opbridge::elementwise_rows(call, call.output<T>(0), rows, call.input<T>(0), call.input<T>(1));
+}
+
+template <class T>
+void remainder(opbridge::Call& call) {
+  run<true, T>(call);
+}
+
+template <class T>
+void fmod(opbridge::Call& call) {
+  run<false, T>(call);
+}
+
+}  // namespace exact_remainder
+
+OPBRIDGE_OPERATOR(exact_remainder::remainder, opbridge::shape_of_broadcast, "opbridge::Remainder(T a, T b) -> T y",
+                  opbridge::types<float, double, opbridge::half>)
+OPBRIDGE_OPERATOR(exact_remainder::fmod, opbridge::shape_of_broadcast, "opbridge::Fmod(T a, T b) -> T y",
+                  opbridge::types<float, double, opbridge::half>)
