@@ -11,18 +11,27 @@ namespace exact_remainder {
 
 constexpr int64_t block = 512;
 
-// |a| - q |b|, for a whole quotient q = |a| / |b| rounded down; exact where is_exact is true.
+// |a| - q |b|, for a whole quotient q = |a| / |b| rounded down; not exact where excess has its sign bit.
 struct Rest {
   double value;
-  bool is_exact;
+  uint64_t excess;
 };
+
+// Has its sign bit if the quotient is not below the limit, or the value is NaN.
+inline uint64_t excess(double quotient, double value, uint64_t limit) {
+  const double both = quotient + 0 * value;
+  uint64_t bits;
+  std::memcpy(&bits, &both, sizeof bits);
+  return limit - 1 - (bits & (UINT64_MAX >> 1));
+}
 
 // The quotient of two float32 is right after rounding down while it is below 2^28, its product with b has at most 52 bits,
 // and so has the difference.
 inline Rest rest(float a, float b) {
   const double dividend = std::abs(static_cast<double>(a)), divisor = std::abs(static_cast<double>(b));
   const double quotient = std::floor(dividend / divisor);
-  return {dividend - quotient * divisor, (quotient < 268435456.0) & (divisor < HUGE_VAL)};
+  const double value = dividend - quotient * divisor;
+  return {value, excess(quotient, value, 0x41b0000000000000)};  // 2^28
 }
 
 // b is split into its upper 26 bits and the rest, whose products with a quotient below 2^26 have at most 53 bits; so have
@@ -36,7 +45,8 @@ inline Rest rest(double a, double b) {
   double upper;
   std::memcpy(&upper, &bits, sizeof upper);
   const double first = dividend - quotient * upper - quotient * (divisor - upper);
-  return {first + (first < 0 ? divisor : 0.0), (quotient < 67108864.0) & (divisor < HUGE_VAL)};
+  const double value = first < 0 ? first + divisor : first;
+  return {value, excess(quotient, value, 0x4190000000000000)};  // 2^26
 }
 
 // With the sign of the divisor.
@@ -52,20 +62,20 @@ void row(T* out, int64_t count, const T* a, const T* b, StrideA step_a, StrideB 
   using Real = opbridge::compute_t<T>;
   for (int64_t first = 0; first < count; first += block) {
     const int64_t last = std::min(count, first + block);
-    int64_t failures = 0;
+    uint64_t excesses = 0;
     for (int64_t i = first; i < last; ++i) {
       const Real dividend = a[i * step_a], divisor = b[i * step_b];
       const Rest found = rest(dividend, divisor);
-      failures += found.is_exact ? 0 : 1;
+      excesses |= found.excess;
       const Real value = std::copysign(static_cast<Real>(found.value), dividend);
       out[i] = is_floored ? floored(value, divisor) : value;
     }
-    for (int64_t i = first; i < last && failures > 0; ++i) {
+    if (excesses >> 63 == 0) continue;
+    for (int64_t i = first; i < last; ++i) {
       const Real dividend = a[i * step_a], divisor = b[i * step_b];
-      if (rest(dividend, divisor).is_exact) continue;
+      if (rest(dividend, divisor).excess >> 63 == 0) continue;
       const Real value = std::fmod(dividend, divisor);
       out[i] = is_floored ? floored(value, divisor) : value;
-      --failures;
     }
   }
 }
