@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of any degree, by their three-term recurrence (DLMF 18.9), as one ONNX Loop."""
+"""Orthogonal polynomials of any degree, by their three-term recurrence (DLMF 18.9): unrolled, as a Loop, or a kernel."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from onnxscript import DOUBLE, FLOAT, INT64, script
 from onnxscript import opset18 as op
 from torch import Tensor
 
-from opbridge.catalog.formulas.element_types import FLOATS, HALVES
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.formulas.element_types import FLOATS, HALVES, working_type
 
-__all__ = ["Family", "as_tensor", "evaluate"]
+__all__ = ["Family", "as_tensor", "evaluate", "evaluate_with_kernel", "unrolled"]
+
+_MOST_STEPS = 32
+"""The highest degree up to which the recurrence of a known degree is unrolled."""
 
 Float = TypeVar("Float", bound=Union[FLOAT, DOUBLE])  # noqa: UP007 - onnxscript reads typing.Union
 
@@ -96,8 +100,7 @@ def evaluate(family: Family, x: Any, n: Any) -> Any:
 
     A fractional degree is truncated towards 0. Float16 and bfloat16 are computed in float32.
     """
-    given = next((value.dtype for value in (x, n) if value.dtype in FLOATS), FLOAT.dtype)
-    working = DOUBLE.dtype if DOUBLE.dtype in (x.dtype, n.dtype) else FLOAT.dtype
+    working, result_type = _types(x, n)
     point, order = op.Cast(x, to=working), op.Cast(n, to=working)
     shape = op.Shape(op.Add(point, order))
     point, order = op.Expand(point, shape), op.Expand(order, shape)
@@ -115,15 +118,67 @@ def evaluate(family: Family, x: Any, n: Any) -> Any:
         degree = op.Min(degree, op.Constant(value_int=limit))
     lowest = op.Where(op.Less(degree, op.Constant(value_int=0)), number(0.0), number(1.0))
     first = op.Add(number(family.first[0]), op.Mul(number(family.first[1]), point))
-    rule = {
+    result = _climb(point, lowest, first, degree, **_recurrence(family))
+    if family.limits is not None:
+        result = op.Where(too_high, number(math.nan), result)
+    return op.Cast(result, to=result_type)
+
+
+def evaluate_with_kernel(name: str, family: Family, x: Any, n: Any) -> Any:
+    """``evaluate`` as a custom node with a kernel; ``name`` is that of the function in ``torch.special``."""
+    working, result_type = _types(x, n)
+    scale, offset = (2.0, -1.0) if family.is_shifted else (1.0, 0.0)
+    limit = -1 if family.limits is None else family.limits[working == DOUBLE.dtype]
+    result = custom_node(
+        "opbridge::OrthogonalPolynomial",
+        op.Cast(x, to=working),
+        op.Cast(n, to=working),
+        family=name,
+        rule=[*map(float, family.first), *_recurrence(family).values(), scale, offset],
+        limit=limit,
+    )
+    return op.Cast(result, to=result_type)
+
+
+def unrolled(family: Family, x: Tensor, n: float) -> Tensor | None:
+    """The polynomial of a known degree as products and sums; None for a high or fractional degree."""
+    if not isinstance(n, int | float) or not -_MOST_STEPS <= n <= _MOST_STEPS or n != int(n):
+        return None
+    given = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+    dtype = working_type(given)
+    if n < 1:
+        return torch.full_like(x, 0 if n < 0 else 1, dtype=given)
+    point = 2 * x.to(dtype) - 1 if family.is_shifted else x.to(dtype)
+    earlier: Tensor | float = 1.0
+    latest = _line(*family.first, point)
+    rule = _recurrence(family)
+    for k in range(1, int(n)):
+        shift, factor, share = (rule[name] + rule[f"{name}_rise"] * k for name in ("constant", "slope", "weight"))
+        following = _line(shift, factor, point) * latest - (earlier if share == 1 else share * earlier)
+        divisor = 1 + rule["divisor_rise"] * k
+        earlier, latest = latest, following if divisor == 1 else following / divisor
+    return latest.to(given)
+
+
+def _line(constant: float, slope: float, x: Tensor) -> Tensor:
+    product = x if slope == 1 else slope * x
+    return product + constant if constant else product
+
+
+def _types(x: Any, n: Any) -> tuple[Any, Any]:
+    """The element types of the computation and of the result."""
+    given = next((value.dtype for value in (x, n) if value.dtype in FLOATS), FLOAT.dtype)
+    working = DOUBLE.dtype if DOUBLE.dtype in (x.dtype, n.dtype) else FLOAT.dtype
+    return working, given if working == FLOAT.dtype and given in HALVES else working
+
+
+def _recurrence(family: Family) -> dict[str, float]:
+    """The coefficients of the recurrence by name, in the order of the fields."""
+    return {
         field.name: float(getattr(family, field.name))
         for field in dataclasses.fields(family)
         if field.name not in ("first", "is_shifted", "limits")
     }
-    result = _climb(point, lowest, first, degree, **rule)
-    if family.limits is not None:
-        result = op.Where(too_high, number(math.nan), result)
-    return op.Cast(result, to=given if working == FLOAT.dtype and given in HALVES else working)
 
 
 def as_tensor(value: float, like: Tensor) -> Tensor:

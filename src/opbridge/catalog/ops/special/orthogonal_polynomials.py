@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, translation
-from opbridge.catalog.formulas.orthogonal import Family, as_tensor, evaluate
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, translation
+from opbridge.catalog.formulas.orthogonal import Family, as_tensor, evaluate, evaluate_with_kernel, unrolled
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::OrthogonalPolynomial", "orthogonal_polynomials.h")
 
 _CHEBYSHEV = {"t": (0, 1), "u": (0, 2), "v": (-1, 2), "w": (1, 2)}
 """The kinds of Chebyshev polynomials: the first polynomial's constant and slope."""
@@ -46,12 +49,16 @@ _FAMILIES = {
 
 
 def _operators(name: str, title: str, family: Family) -> Iterator[Callable[..., Any]]:
-    """The declarations of a family's three overloads."""
+    """The declarations of a family's three overloads, and that of the first one with a kernel."""
     operator = f"special_{name}"
 
     @translation(f"aten::{operator}")
     def of_tensors(x: Any, n: Any) -> Any:
         return evaluate(family, x, n)
+
+    @kernel_translation(f"aten::{operator}")
+    def with_kernel(x: Any, n: Any) -> Any:
+        return evaluate_with_kernel(name, family, x, n)
 
     @decomposition(f"aten::{operator}.x_scalar")
     def of_number(x: float, n: Tensor) -> Tensor:
@@ -59,7 +66,8 @@ def _operators(name: str, title: str, family: Family) -> Iterator[Callable[..., 
 
     @decomposition(f"aten::{operator}.n_scalar")
     def of_degree(x: Tensor, n: float) -> Tensor:
-        return getattr(torch.ops.aten, operator)(x, as_tensor(n, x))
+        result = unrolled(family, x, n)
+        return getattr(torch.ops.aten, operator)(x, as_tensor(n, x)) if result is None else result
 
     overloads = (
         (of_tensors, "", "Tensor x, Tensor n", "of degree n at x (DLMF 18.9), broadcast; 0 for a degree below 0"),
@@ -70,6 +78,16 @@ def _operators(name: str, title: str, family: Family) -> Iterator[Callable[..., 
         function.__name__ = function.__qualname__ = f"{operator}{overload.replace('.', '_')}"
         function.__doc__ = f"The {title} {what}.\n\n{operator}{overload}({parameters}) -> Tensor\n"
         yield function
+    with_kernel.__name__ = with_kernel.__qualname__ = f"{operator}_with_kernel"
+    with_kernel.__doc__ = f"The {title} as a node with a kernel.\n\n{operator}(Tensor x, Tensor n) -> Tensor\n"
+    yield with_kernel
+
+
+@body_for("opbridge::OrthogonalPolynomial")
+def body(x: Tensor, n: Tensor, family: str, rule: list[float], limit: int) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    result: Tensor = getattr(torch.special, family)(x, n)
+    return result
 
 
 globals().update(
