@@ -131,13 +131,16 @@ def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tens
 
     The bin is computed instead of searched, with the same rounding as in PyTorch's formula.
     """
-    return _counted_between(self, bins, None if min == max else torch.tensor([min, max], dtype=self.dtype))
+    if min == max:
+        return _counted_between(self, bins)
+    return _counted_between(self, bins, *(torch.full((), bound, dtype=self.dtype) for bound in (min, max)))
 
 
-def _counted_between(self: Tensor, bins: int, bounds: Tensor | None) -> Tensor:
+def _counted_between(self: Tensor, bins: int, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     values = self.reshape(-1)
-    low, high = (torch.zeros((), dtype=values.dtype),) * 2 if bounds is None else (bounds[0], bounds[1])
-    if bounds is None and values.numel() != 0:
+    if low is None or high is None:
+        if values.numel() == 0:
+            return torch.zeros(bins, dtype=values.dtype)
         low, high = torch.aminmax(values)
         # A single value is in the middle of an interval of length 2.
         margin = torch.where(low == high, 1.0, 0.0).to(values.dtype)
@@ -182,7 +185,7 @@ def histc_with_kernel(self: Any, bins: int = 100, min: float = 0, max: float = 0
 @body_for("opbridge::HistC")
 def histc_body(x: Tensor, bounds: Tensor | None = None, *, bins: int) -> Tensor:
     """The nodes of the mapping without a kernel."""
-    return _counted_between(x, bins, bounds)
+    return _counted_between(x, bins) if bounds is None else _counted_between(x, bins, bounds[0], bounds[1])
 
 
 def _bounds(like: Any, bounds: Sequence[float]) -> Any:
