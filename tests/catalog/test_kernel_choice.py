@@ -26,15 +26,26 @@ VALUES = torch.tensor([[2.0, 0, 9], [4, 5, 3], [NAN, INF, -1]])
 TABLE = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 INDICES, OFFSETS = torch.tensor([1, 2, 2, 6, 0, 2]), torch.tensor([0, 0, 3, 5])
 WEIGHTS = torch.tensor([0.5, -1, 2, 3, 1, 0])
-NUMBERS = torch.randn(3, 41, 70, generator=torch.Generator().manual_seed(0))
-WHOLE = (4 * NUMBERS).round()
+CUBE = torch.randn(3, 41, 70, generator=torch.Generator().manual_seed(0))
+WHOLE = (4 * CUBE).round()
 LONG = torch.randn(9000, generator=torch.Generator().manual_seed(1))
 RUNS = torch.tensor([1.0, 1, 3, 3, 3, 1, NAN, NAN, INF, INF])
-POINTS = torch.cat([NUMBERS[0], NUMBERS[0, :2], NUMBERS[1]])
+POINTS = torch.cat([CUBE[0], CUBE[0, :2], CUBE[1]])
 
 
 def values(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *inputs: function(*inputs).values
+
+
+NUMBERS = torch.tensor([0.0, -0.0, 1, -1, 0.5, -0.3, 2.5, -7, 1e-30, INF, -INF, NAN, 1e10, 300, 0.1, 1e-42, 9e3, -6.5])
+DIVISORS = torch.tensor([[1.0, 0.1, -2.5, 0, INF, -INF, NAN, 1e-20, 3]]).mT
+INTEGERS = torch.tensor([0, 1, 2, 3, 4, 6, 12, 60, 105, 120])
+DEGREES = torch.tensor([0, 1, 2, 3, 7, -1, 4, 5, 6, 3])
+UNIT = torch.linspace(0.05, 0.95, 10)
+FLOAT64_FUNCTIONS = [
+    *(torch.acos, torch.acosh, torch.asin, torch.asinh, torch.atan, torch.atanh, torch.cosh, torch.erf),
+    *(torch.log10, torch.log2, torch.sinh, torch.tan),
+]
 
 
 def bags(**options: Any) -> Callable[..., Any]:
@@ -43,7 +54,71 @@ def bags(**options: Any) -> Callable[..., Any]:
 
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
+
+def divisions(function: Callable[..., Any]) -> list[Case]:
+    return [
+        (function, (NUMBERS, DIVISORS)),
+        (function, (NUMBERS.double(), DIVISORS.double())),
+        (function, (NUMBERS[:8].half(), DIVISORS[:3].half())),
+        (function, (NUMBERS[6:8], NUMBERS[14])),
+        (function, (NUMBERS[6], NUMBERS[14])),
+        (function, (NUMBERS[:0], NUMBERS[:0])),
+        (function, (torch.arange(1000) / 7, torch.full((1000,), 0.1))),
+        (function, (INTEGERS, INTEGERS[1:2] + 6)),
+    ]
+
+
+def multiples(function: Callable[..., Any]) -> list[Case]:
+    return [
+        *((function, (INTEGERS.to(dtype), INTEGERS[:, None].to(dtype))) for dtype in (torch.int64, torch.int32)),
+        *((function, (INTEGERS[:5].to(dtype), INTEGERS[1].to(dtype))) for dtype in (torch.int8, torch.uint8)),
+        (function, (-INTEGERS, INTEGERS.flip(0))),
+        (function, (INTEGERS[3], INTEGERS[6])),
+        (function, (INTEGERS[:0], INTEGERS[:0])),
+    ]
+
+
 CASES: dict[str, tuple[str, list[Case]]] = {
+    "remainder": ("opbridge::Remainder", divisions(torch.remainder)),
+    "fmod": ("opbridge::Fmod", divisions(torch.fmod)),
+    "gcd": ("opbridge::Gcd", multiples(torch.gcd)),
+    "lcm": ("opbridge::Lcm", multiples(torch.lcm)),
+    "frexp": (
+        "opbridge::Frexp",
+        [
+            *((torch.frexp, (NUMBERS.to(dtype),)) for dtype in (torch.float32, torch.float64, torch.float16)),
+            (torch.frexp, (NUMBERS[6],)),
+            (torch.frexp, (NUMBERS[:0],)),
+        ],
+    ),
+    **{
+        name: (
+            "opbridge::OrthogonalPolynomial",
+            [
+                (function, (UNIT, DEGREES)),
+                (function, (UNIT.double()[:, None], DEGREES.double() + 0.6)),
+                (function, (UNIT[:0], DEGREES[:0])),
+                (function, (UNIT[3], DEGREES[2])),
+                (function, (UNIT[:3], torch.tensor([200.0, 1, 3]))),
+                (lambda n, function=function: function(0.3, n), (DEGREES,)),
+                *((lambda x, n=n, function=function: function(x, n), (UNIT,)) for n in (-1, 0, 1, 5, 2.5)),
+            ],
+        )
+        for name, function in (
+            ("chebyshev", torch.special.shifted_chebyshev_polynomial_w),
+            ("hermite", torch.special.hermite_polynomial_h),
+            ("legendre", torch.special.legendre_polynomial_p),
+        )
+    },
+    "float64": (
+        "opbridge::Erf",
+        [
+            *((function, (NUMBERS.double(),)) for function in FLOAT64_FUNCTIONS),
+            *((function, (UNIT.reshape(2, 5),)) for function in FLOAT64_FUNCTIONS),
+            *((function, (INTEGERS[1],)) for function in FLOAT64_FUNCTIONS),
+            *((function, (UNIT.double()[:0],)) for function in FLOAT64_FUNCTIONS),
+        ],
+    ),
     "cummax": (
         "opbridge::CumMax",
         [
@@ -90,9 +165,9 @@ CASES: dict[str, tuple[str, list[Case]]] = {
         "opbridge::CumProd",
         [
             (lambda x: torch.cumprod(x, 1), (TIES,)),
-            (lambda x: torch.cumprod(x, -1), (1 + NUMBERS / 10,)),
-            (lambda x: torch.cumprod(x, -2), (1 + NUMBERS.double() / 10,)),
-            (lambda x: torch.cumprod(x, 0), (NUMBERS.half(),)),
+            (lambda x: torch.cumprod(x, -1), (1 + CUBE / 10,)),
+            (lambda x: torch.cumprod(x, -2), (1 + CUBE.double() / 10,)),
+            (lambda x: torch.cumprod(x, 0), (CUBE.half(),)),
             (lambda x: torch.cumprod(x, 0), (WHOLE.int(),)),
             (lambda x: torch.cumprod(x, 2, dtype=torch.int32), (WHOLE,)),
             (lambda x: torch.cumprod(x, 1), (TIES[:, :0],)),
@@ -103,8 +178,8 @@ CASES: dict[str, tuple[str, list[Case]]] = {
         "opbridge::LogCumSumExp",
         [
             *((lambda x, axis=axis: torch.logcumsumexp(x, axis), (TIES,)) for axis in (0, 1)),
-            (lambda x: torch.logcumsumexp(x, -1), (100 * NUMBERS,)),
-            (lambda x: torch.logcumsumexp(x, -2), (NUMBERS.double(),)),
+            (lambda x: torch.logcumsumexp(x, -1), (100 * CUBE,)),
+            (lambda x: torch.logcumsumexp(x, -2), (CUBE.double(),)),
             (lambda x: torch.logcumsumexp(x, 0), (torch.tensor([-INF, -INF, 0, 200, 0, INF, 0, NAN, 1]),)),
             (lambda x: torch.logcumsumexp(x, 0), (TIES[:0],)),
         ],
@@ -112,14 +187,14 @@ CASES: dict[str, tuple[str, list[Case]]] = {
     "hash_tensor": (
         "opbridge::HashTensor",
         [
-            (torch.hash_tensor, (NUMBERS,)),
+            (torch.hash_tensor, (CUBE,)),
             (lambda x: torch.hash_tensor(x, -1), (TIES,)),
-            (lambda x: torch.hash_tensor(x, 1), (NUMBERS.double(),)),
-            (lambda x: torch.hash_tensor(x, (0, 2), keepdim=True), (NUMBERS,)),
+            (lambda x: torch.hash_tensor(x, 1), (CUBE.double(),)),
+            (lambda x: torch.hash_tensor(x, (0, 2), keepdim=True), (CUBE,)),
             (lambda x: torch.hash_tensor(x, (0, 1)), (WHOLE.long(),)),
             (lambda x: torch.hash_tensor(x, keepdim=True), (WHOLE.int(),)),
             (torch.hash_tensor, (TIES[0, 0],)),
-            (torch.hash_tensor, (NUMBERS > 0,)),
+            (torch.hash_tensor, (CUBE > 0,)),
         ],
     ),
     "bincount": (
@@ -152,10 +227,10 @@ CASES: dict[str, tuple[str, list[Case]]] = {
     "median": (
         "opbridge::Median",
         [
-            (lambda x: torch.median(x, 1), (NUMBERS,)),
+            (lambda x: torch.median(x, 1), (CUBE,)),
             (lambda x: torch.median(x, -1), (TIES[2],)),
             (lambda x: torch.nanmedian(x, 0), (TIES[2],)),
-            (lambda x: torch.nanmedian(x, 1, keepdim=True), (NUMBERS.masked_fill(NUMBERS > 0.5, NAN),)),
+            (lambda x: torch.nanmedian(x, 1, keepdim=True), (CUBE.masked_fill(CUBE > 0.5, NAN),)),
             (lambda x: torch.nanmedian(x, 0), (TIES[:, :0],)),
             *((function, (x,)) for function in (torch.median, torch.nanmedian) for x in (LONG, TIES, TIES[0, 0])),
             (torch.median, (WHOLE.long(),)),
@@ -170,7 +245,7 @@ CASES: dict[str, tuple[str, list[Case]]] = {
             (values(lambda x: torch.mode(x)), (WHOLE,)),
             (values(lambda x: torch.mode(x, 1, keepdim=True)), (WHOLE.long(),)),
             (values(lambda x: torch.mode(x, 0)), (1000 * WHOLE.int(),)),
-            (torch.mode, (NUMBERS.double()[:, 0, 0],)),
+            (torch.mode, (CUBE.double()[:, 0, 0],)),
             (torch.mode, (TIES[0, 0],)),
         ],
     ),
@@ -186,7 +261,7 @@ CASES: dict[str, tuple[str, list[Case]]] = {
     "histogram": (
         "opbridge::Histogram",
         [
-            (lambda x: torch.histogram(x, 9), (NUMBERS,)),
+            (lambda x: torch.histogram(x, 9), (CUBE,)),
             (lambda x: torch.histogram(x, 7, range=(-1.0, 2.0)), (WHOLE.double(),)),
             (
                 lambda x, y: torch.histogram(x, 8, range=(-1, 3), weight=y, density=True),

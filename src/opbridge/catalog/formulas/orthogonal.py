@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of any degree, by their three-term recurrence (DLMF 18.9): unrolled, as a Loop, or a kernel."""
+"""Orthogonal polynomials of any degree, by their three-term recurrence (DLMF 18.9): unrolled, a Loop, or a kernel."""
 
 from __future__ import annotations
 

@@ -59,7 +59,5 @@ def _declarations(name: str, nodes: Callable[[Any], Any]) -> Iterator[Callable[.
 
 
 globals().update(
-    (function.__name__, function)
-    for name, nodes in _FUNCTIONS.items()
-    for function in _declarations(name, nodes)
+    (function.__name__, function) for name, nodes in _FUNCTIONS.items() for function in _declarations(name, nodes)
 )
