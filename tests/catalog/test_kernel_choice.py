@@ -99,7 +99,7 @@ CASES: dict[str, tuple[str, list[Case]]] = {
                 (function, (UNIT.double()[:, None], DEGREES.double() + 0.6)),
                 (function, (UNIT[:0], DEGREES[:0])),
                 (function, (UNIT[3], DEGREES[2])),
-                (function, (UNIT[:3], torch.tensor([200.0, 1, 3]))),
+                (function, (UNIT[:3], torch.tensor([200.0 if name == "hermite" else 2.0, 1, 3]))),
                 (lambda n, function=function: function(0.3, n), (DEGREES,)),
                 *((lambda x, n=n, function=function: function(x, n), (UNIT,)) for n in (-1, 0, 1, 5, 2.5)),
             ],
