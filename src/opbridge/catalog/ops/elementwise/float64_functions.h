@@ -1,6 +1,7 @@
 // Functions of float64 numbers that ONNX Runtime has no kernels for, in loops that the compiler vectorizes.
 //
-// The polynomials were fitted at Chebyshev nodes with 40 digits; their relative errors are below 1e-16.
+// The polynomials were fitted at Chebyshev nodes with 40 digits; their relative errors are below 1e-16. The results are
+// within 2.5 units in the last place.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
