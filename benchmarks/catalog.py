@@ -11,8 +11,9 @@ such: one whose power is larger by more than 0.5, which is a factor of 2, from a
 to all of them, and again from there to four times as many. A fixed cost of eager's at the small size, a cache that is
 full, or other work on the machine shows in one of these steps; another power shows in both. The second is measured
 where the first is conspicuous, and the power is that of the last one measured. The kernels are those of an export with
-``kernels="always"``. A call for which no mapping of the catalog is taken is left out. The exit code is 1 if a family's
-target does not hold, or an operator grows too fast or fails; operators without a case are named.
+``kernels="always"``, with those of chains of elementwise nodes. A call for which no mapping of the catalog is taken is
+left out. The exit code is 1 if a family's target does not hold, or an operator grows too fast or fails; operators
+without a case are named.
 """
 
 from __future__ import annotations
@@ -254,7 +255,8 @@ def _row(
     case: tuple[str, str, str], below: Mapping[str, float], above: Mapping[str, float], shown: Mapping[str, float]
 ) -> Row:
     """The times ``shown``, and the powers between two sizes."""
-    powers = {side: math.log(above[side] / below[side], STEP) for side in above}
+    # A chain on few elements has no kernel.
+    powers = {side: math.log(above[side] / below[side], STEP) for side in above if side in below}
     slowest = BODY_SIDE if BODY_SIDE in shown else KERNEL_SIDE
     times = shown[EAGER], shown[slowest], shown.get(KERNEL_SIDE)
     return Row(*case, *times, powers[slowest], powers.get(KERNEL_SIDE), powers[EAGER])
