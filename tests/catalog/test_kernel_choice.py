@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 from linalg_kernels import needs_compiler  # noqa: E402
 
 import opbridge  # noqa: E402
-from opbridge.errors import BuildError, InputError  # noqa: E402
+from opbridge.errors import BuildError, EngineError, InputError  # noqa: E402
 
 pytestmark = pytest.mark.newest
 
@@ -256,6 +256,7 @@ CASES: dict[str, tuple[str, list[Case]]] = {
             *((lambda x, p=p: torch.pdist(x, p), (TIES.T.double(),)) for p in (0, 1, 2, INF)),
             *((lambda x, p=p: torch.pdist(x, p), (POINTS[:, :0],)) for p in (0, 2)),
             (torch.pdist, (POINTS[:1],)),
+            (torch.pdist, (POINTS[:0],)),
         ],
     ),
     "histogram": (
@@ -314,6 +315,18 @@ def test_kernels_and_their_bodies_give_what_pytorch_gives(name: str, with_kernel
     for mine, theirs in zip(found, flat(model(*groups)), strict=True):
         mine = mine.astype(mine.dtype.name)  # NumPy has two dtypes of this name, of which torch takes one.
         torch.testing.assert_close(torch.from_numpy(mine), theirs, rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+@needs_compiler
+def test_a_histogram_of_infinite_elements_is_an_error_as_in_pytorch(tmp_path: Path) -> None:
+    model = Several([(lambda x: torch.histc(x, 5), (LONG,))])
+    bundle = opbridge.export(model, ((LONG,),), path=tmp_path / "bundle", kernels="always", verify=False)
+    x = LONG.clone()
+    x[7] = INF
+    with pytest.raises(RuntimeError, match="is not finite"):
+        model((x,))
+    with pytest.raises(EngineError, match="the range of the elements is not finite"):
+        opbridge.load(bundle.path)(x.numpy())
 
 
 class Net(torch.nn.Module):

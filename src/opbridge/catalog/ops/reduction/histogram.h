@@ -1,5 +1,6 @@
 // Histograms of equal bins.
 #include <algorithm>
+#include <cmath>
 
 #include "opbridge.h"
 
@@ -33,6 +34,7 @@ Range<T> range_of(opbridge::Call& call, const opbridge::Tensor<const T>& x, int 
       range = {low, high};
     });
   }
+  call.check(std::isfinite(range.low) && std::isfinite(range.high), "the range of the elements is not finite");
   if (range.low == range.high) range = {range.low - margin, range.high + margin};
   return range;
 }
@@ -61,7 +63,7 @@ double* counted(opbridge::Call& call, const opbridge::Tensor<const T>& x, const 
           const T value = values[i];
           const bool is_inside = (value >= low) & (value <= high);
           const T position = (is_inside ? value - low : T(0)) * factor / width;
-          int32_t place = std::min(static_cast<int32_t>(position), last);
+          int32_t place = std::min(std::max(static_cast<int32_t>(position), 0), last);
           if constexpr (has_edges) {
             place += (value >= limits[place + 1] ? 1 : 0) - (value < limits[place] ? 1 : 0);
             place = std::min(std::max(place, 0), last);
