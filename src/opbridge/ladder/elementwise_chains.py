@@ -83,8 +83,7 @@ def compile_chains(
         return (), ()
     model.opset_imports[DOMAIN] = 1
     model.ir_version = max(model.ir_version, 8)
-    what = f"{len(changed)} elementwise nodes computed by {len(found)} kernels, one for each chain of them"
-    return tuple(found.values()), (Adaptation(what, tuple(changed)),)
+    return tuple(found.values()), (Adaptation("each chain of elementwise nodes is one loop", tuple(changed)),)
 
 
 def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
