@@ -10,7 +10,8 @@ __all__ = ["ALWAYS", "AUTO", "NEVER", "Kernels", "checked_kernels"]
 
 Kernels = Literal["auto", "never", "always"]
 """``"auto"``: for operators that ONNX nodes can express only as a function with loops, such as factorizations.
-``"always"``: for each operator that the catalog has a kernel for. ``"never"``: for none."""
+``"always"``: for each operator that the catalog has a kernel for, and for chains of elementwise nodes. ``"never"``: for
+none."""
 
 AUTO: Kernels = "auto"
 NEVER: Kernels = "never"
