@@ -120,6 +120,21 @@ def test_a_derived_dimension_has_the_users_name() -> None:
     assert set(captured.dimension_names.values()) == {"h", "w"}
 
 
+def test_a_derived_dimension_that_torch_keeps_apart_is_its_expression(tmp_path: Path) -> None:
+    """The number of samples of a vocoder, for a number of frames: torch does not conclude 6 n - 12 from the cat."""
+
+    class Vocoder(torch.nn.Module):
+        def forward(self, wave: torch.Tensor, spectrum: torch.Tensor) -> torch.Tensor:
+            upsampled = torch.nn.functional.avg_pool1d(spectrum, 3, 1).repeat_interleave(6, 2)
+            return torch.cat([wave, upsampled], 1)
+
+    frames = Dim("frames", min=5, max=100)
+    shapes = ({0: "batch", 2: 6 * frames - 12}, {0: "batch", 2: frames})
+    args = torch.rand(2, 1, 48), torch.rand(2, 4, 10)
+    assert "6*frames - 12" in capture(Vocoder(), args, dynamic_shapes=shapes).dimension_names.values()
+    assert opbridge.export(Vocoder(), args, dynamic_shapes=shapes, path=tmp_path / "bundle").verified
+
+
 class AttendsToMany(torch.nn.Module):
     """torch's attention distinguishes a batch of 1."""
 

@@ -100,20 +100,26 @@ def dimension_names(
 ) -> dict[str, str]:
     """The user's name of each dynamic dimension, by torch's symbol; of ``4*n`` the symbol is that of ``n``.
 
-    If two dimensions have one name but other sizes in the example, a number is appended to the second name.
+    If two dimensions have one name but other sizes in the example, a number is appended to the second name. Where torch
+    has a symbol for a derived dimension, and another for its root, the name is the expression: ``6*frames - 12``.
     """
     names: dict[str, str] = {}
     sizes: dict[str, Any] = {}
+    derived: dict[str, tuple[Any, str]] = {}
     for _, size, declared in declared_sizes(program, dynamic_shapes, arguments):
         root = getattr(declared, "root", declared)
         name = root if isinstance(root, str) else getattr(root, "__name__", None)
         symbols = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
         symbol = str(next(iter(symbols), ""))
-        if name and len(symbols) == 1 and (declared is not root or symbol == str(size)) and symbol not in names:
+        if name and declared is not root and symbol == str(size):
+            derived.setdefault(symbol, (declared, name))
+        elif name and len(symbols) == 1 and (declared is not root or symbol == str(size)) and symbol not in names:
             if name in sizes and sizes[name] != size.node.hint:
                 name += f"_{sum(other == name or other.rpartition('_')[0] == name for other in sizes)}"
             names[symbol] = name
             sizes[name] = size.node.hint
+    for symbol, (declared, name) in derived.items():
+        names.setdefault(symbol, str(declared.fn(sympy.Symbol(name))) if name in names.values() else name)
     return names
 
 

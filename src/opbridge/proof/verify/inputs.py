@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -114,7 +115,7 @@ class InputSpecs:
         values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
         user = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
         names, rows, columns = iter(captured.input_names), index_ranges(program), index_columns(program)
-        same = _of_one_name(captured.dimension_names)
+        same = _declared_equal(captured.dimension_names)
         self.inputs: list[_Input] = []
         for position, argument in enumerate(user):
             value, example = values.get(argument.name), self.flat[position]
@@ -128,7 +129,7 @@ class InputSpecs:
                 )
         ranges: dict[str, Any] = {}
         for symbol, limits in program.range_constraints.items():
-            name = same.get(str(symbol), str(symbol))
+            name = str(same.get(str(symbol), symbol))
             ranges[name] = ranges[name] & limits if name in ranges else limits
         self.sizes = Sizes(ranges, self._observed())
 
@@ -258,23 +259,37 @@ def _given_value(item: _Input, array: np.ndarray) -> Any:
     return to_torch(array, item.example)
 
 
-def _of_one_name(names: Mapping[str, str]) -> dict[str, str]:
-    """For each symbol the first that has its name: the user declared that their sizes are equal."""
-    first: dict[str, str] = {}
-    return {symbol: first.setdefault(name, symbol) for symbol, name in names.items()}
+_DERIVED = re.compile(r"(?:(\d+)\*)?(\w+)(?: ([+-]) (\d+))?")
+"""The dimensions that torch.export derives from others: ``6*frames - 12``."""
 
 
-def _expression(size: Any, same: Mapping[str, str]) -> sympy.Expr:
+def _declared_equal(names: Mapping[str, str]) -> dict[str, sympy.Expr]:
+    """For each symbol what the user declared it to be equal to: the first symbol of its name, or ``6*frames - 12``."""
+    first: dict[str, sympy.Expr] = {}
+    for symbol, name in names.items():
+        first.setdefault(name, sympy.Symbol(symbol, integer=True))
+    found = {}
+    for symbol, name in names.items():
+        match = _DERIVED.fullmatch(name)
+        factor, root, sign, offset = match.groups() if match is not None else (None, name, None, None)
+        is_derived = root != name and root in first
+        found[symbol] = (
+            first[root] * int(factor or 1) + int(f"{sign or '+'}{offset or 0}") if is_derived else first[name]
+        )
+    return found
+
+
+def _expression(size: Any, same: Mapping[str, sympy.Expr]) -> sympy.Expr:
     """A size as an expression; torch's SymInt is printed as one.
 
     Args:
         size: The size.
-        same: The symbol to write in place of each symbol, if it is another.
+        same: What to write in place of each symbol, if it is something else.
     """
     if isinstance(size, int):
         return sympy.Integer(size)
     text = str(size)
-    names = {name: sympy.Symbol(same.get(name, name), integer=True) for name in _words(text)}
+    names = {name: same.get(name, sympy.Symbol(name, integer=True)) for name in _words(text)}
     return sympy.sympify(text, locals=names)
 
 
