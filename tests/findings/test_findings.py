@@ -16,6 +16,7 @@ from torch import nn
 from opbridge import findings
 from opbridge.capture.capture import capture
 from opbridge.capture.failures import CaptureFailure, capture_finding, explain_capture_failure
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.errors import CaptureError, InputError, OpbridgeError
 from opbridge.findings.base import Failure, Finding
 from opbridge.torch_graph.sources import SourceLine, source_of_function
@@ -467,3 +468,21 @@ def test_findings_about_the_old_ways() -> None:
     for code in ("ignored-symbolic", "function-in-branch"):
         failure = findings.Failure(ValueError("something else"), models.AddsOne(), (X,))
         assert findings.by_code(code).explain(failure) is None
+
+
+class AsksForLayout(nn.Module):
+    """Sparse tensors are dense in a capture."""
+
+    def forward(self, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        matrix = torch.sparse_coo_tensor(indices, values, (5, 5)).coalesce()
+        if matrix.layout != torch.sparse_coo:
+            raise ValueError("dense")
+        return matrix.to_dense()
+
+
+def test_an_error_that_a_rewrite_causes_is_none_of_the_model_itself() -> None:
+    args = torch.tensor([[0, 1, 2, 4], [1, 3, 2, 0]]), torch.rand(4)
+    assert AsksForLayout()(*args).shape == (5, 5)
+    with pytest.raises(CaptureFailure, match="ValueError: dense") as caught:
+        capture(AsksForLayout(), args, rewrites=Catalog.load().rewrites())
+    assert "during the capture only" in caught.value.fix

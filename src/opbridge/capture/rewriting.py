@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.errors import InputError
+from opbridge.torch_graph.originals import runs_originals
 from opbridge.torch_graph.sources import source_of_stack
 
 __all__ = ["Used", "rewriting"]
@@ -99,6 +100,8 @@ class _Rewrites(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if runs_originals():
+            return func(*args, **(kwargs or {}))
         if func is torch.nn.functional.multi_head_attention_forward:
             with self:
                 return _seen_by_modes(func)(*args, **(kwargs or {}))
@@ -168,7 +171,7 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: Used) -> Ite
 
     def replacement(*args: Any, **kwargs: Any) -> Any:
         # Dynamo traces this code in the functions of a loop or branch, and does not support threads.
-        if torch.compiler.is_dynamo_compiling() or threading.get_ident() != thread:
+        if torch.compiler.is_dynamo_compiling() or threading.get_ident() != thread or runs_originals():
             return unchanged(*args, **kwargs)
         result = spec.function(unchanged, *args, **kwargs)
         if result is NotImplemented:

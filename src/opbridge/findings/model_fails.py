@@ -27,7 +27,7 @@ ORDER = 1
 
 
 def explain(failure: Failure) -> Finding | None:
-    """Recognized by running the model; its buffers, its attributes and the random state are restored."""
+    """Recognized by running the model without rewrites; its buffers, attributes and the random state are restored."""
     import torch
 
     out_of_memory = isinstance(failure.error, MemoryError | torch.OutOfMemoryError)
@@ -64,12 +64,13 @@ def _copied(value: Any) -> Any:
 def _unchanged(model: Any) -> Iterator[None]:
     import torch
 
+    from opbridge.torch_graph.originals import original_functions
     from opbridge.torch_graph.random_numbers import own_random_numbers
 
     tensors = {name: (buffer, buffer.clone()) for name, buffer in model.named_buffers()}
     attributes = [(part, dict(part.__dict__), dict(part._buffers)) for part in model.modules()]
     try:
-        with own_random_numbers():
+        with own_random_numbers(), original_functions():
             yield
     finally:
         for part, values, buffers in attributes:
