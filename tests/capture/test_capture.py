@@ -135,6 +135,12 @@ def test_a_derived_dimension_that_torch_keeps_apart_is_its_expression(tmp_path: 
     assert opbridge.export(Vocoder(), args, dynamic_shapes=shapes, path=tmp_path / "bundle").verified
 
 
+def test_a_program_that_returns_a_float_of_data_is_refused(tmp_path: Path) -> None:
+    program = torch.export.export(Function(lambda x: (x + 1, x.sum().item())), (torch.ones(3),))
+    with pytest.raises(InputError, match="returns a float or a bool that depends on data"):
+        opbridge.export(program, path=tmp_path / "bundle")
+
+
 class AttendsToMany(torch.nn.Module):
     """torch's attention distinguishes a batch of 1."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export.graph_signature import SymBoolArgument, SymFloatArgument
 
 from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
@@ -260,6 +261,12 @@ def _prepared(
 
 
 def _from_program(program: torch.export.ExportedProgram, inputs: Any, outputs: Any) -> Captured:
+    returned = [spec.arg for spec in program.graph_signature.output_specs]
+    if any(isinstance(value, SymFloatArgument | SymBoolArgument) for value in returned):
+        raise InputError(
+            "The exported program returns a float or a bool that depends on data; the outputs of a model are tensors.",
+            fix="pass the module in place of the program, or export it again with the tensor in place of .item().",
+        )
     program = frozen_copy(program)
     copy_shared_results(program)
     args, kwargs = program.example_inputs or ((), {})
