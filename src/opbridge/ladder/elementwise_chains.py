@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 import onnx_ir as ir
 
 from opbridge.kernels.declared import KernelSpec
-from opbridge.kernels.elementwise_chain import DOMAIN, ELEMENTWISE, Chain, Link, literal
+from opbridge.kernels.elementwise_chain import DOMAIN, ELEMENTWISE, Chain, Link, literal, write_kernels
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.scopes import scopes
@@ -64,7 +64,7 @@ def compile_chains(
     Returns:
         The kernels of the chains, and the change.
     """
-    found: dict[str, KernelSpec] = {}
+    found: dict[str, Chain] = {}
     changed: list[str] = []
     for scope in scopes(model):
         if isinstance(scope, ir.Function) and f"{scope.domain}::{scope.name}" in kernels:
@@ -74,7 +74,7 @@ def compile_chains(
             chain, inputs = _chain_of(nodes)
             changed.extend(describe_node(node) for node in nodes)
             if chain.target not in found:
-                found[chain.target] = KernelSpec(chain.target, chain.write(), False, __name__)
+                found[chain.target] = chain
                 function = _body(chain, nodes, inputs, scope.opset_imports)
                 model.functions[function.identifier()] = function
             _replace(graph, nodes, chain, inputs)
@@ -83,7 +83,9 @@ def compile_chains(
         return (), ()
     model.opset_imports[DOMAIN] = 1
     model.ir_version = max(model.ir_version, 8)
-    return tuple(found.values()), (Adaptation("each chain of elementwise nodes is one loop", tuple(changed)),)
+    file = write_kernels(list(found.values()))
+    specs = tuple(KernelSpec(target, file, False, __name__) for target in found)
+    return specs, (Adaptation("each chain of elementwise nodes is one loop", tuple(changed)),)
 
 
 def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
