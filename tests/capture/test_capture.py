@@ -120,6 +120,7 @@ def test_a_derived_dimension_has_the_users_name() -> None:
     assert set(captured.dimension_names.values()) == {"h", "w"}
 
 
+@pytest.mark.slow
 def test_a_derived_dimension_that_torch_keeps_apart_is_its_expression(tmp_path: Path) -> None:
     """The number of samples of a vocoder, for a number of frames: torch does not conclude 6 n - 12 from the cat."""
 

@@ -317,6 +317,7 @@ def test_kernels_and_their_bodies_give_what_pytorch_gives(name: str, tmp_path: P
             torch.testing.assert_close(torch.from_numpy(mine), theirs, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_histogram_of_infinite_elements_is_an_error_as_in_pytorch(tmp_path: Path) -> None:
     model = Several([(lambda x: torch.histc(x, 5), (LONG,))])

@@ -109,6 +109,7 @@ def test_chains_in_branches_read_values_outside() -> None:
     assert len(change.nodes) == 2
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_chains_in_the_bodies_of_other_nodes(tmp_path: Path) -> None:
     model = read(f"g ({N} x) => ({N} y) {{ y = mine.Twice(x) }}").clone()
@@ -209,6 +210,7 @@ def test_each_operator_gives_what_the_engine_gives(dtype: str, tmp_path: Path, m
         np.testing.assert_array_equal(np.signbit(1 * found[zero]), np.signbit(1 * wanted[zero]), err_msg=name)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_an_export_with_chains(tmp_path: Path) -> None:
     class Net(torch.nn.Module):
