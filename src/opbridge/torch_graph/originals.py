@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 from collections.abc import Iterator
 
 __all__ = ["original_functions", "runs_originals"]
 
-_originals = contextvars.ContextVar("_originals", default=False)
+# Dynamo of torch 2.13 traces the functions that ask for it, and does not know context variables.
+_originals = False
 
 
 @contextlib.contextmanager
 def original_functions() -> Iterator[None]:
     """Let functions and torch functions that rewrites replace run as they are inside the block."""
-    token = _originals.set(True)
+    global _originals
+    before, _originals = _originals, True
     try:
         yield
     finally:
-        _originals.reset(token)
+        _originals = before
 
 
 def runs_originals() -> bool:
     """Whether this is inside :func:`original_functions`."""
-    return _originals.get()
+    return _originals
