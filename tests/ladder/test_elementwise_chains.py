@@ -14,7 +14,7 @@ from linalg_kernels import needs_compiler
 import opbridge
 from opbridge.engines import get
 from opbridge.errors import EngineError
-from opbridge.kernels.elementwise_chain import DOMAIN, ELEMENTWISE
+from opbridge.kernels.elementwise_kernel import DOMAIN, ELEMENTWISE
 from opbridge.ladder import elementwise_chains
 from opbridge.ladder.build import build
 from opbridge.ladder.elementwise_chains import compile_chains

@@ -42,7 +42,7 @@ def cache_folder() -> Path:
     return xdg_folder("XDG_CACHE_HOME", ".cache") / "opbridge"
 
 
-def made_once(path: Path, make: Callable[[Path], None]) -> Path:
+def made_once(path: Path, make: Callable[[Path], object]) -> Path:
     """The file at ``path``, created if it does not exist.
 
     Args:
@@ -93,7 +93,7 @@ def _code(name: str, file: Path) -> bytes:
     return hmac.new(user_key(), b"cache\0" + content + os.fsencode(name), hashlib.sha256).hexdigest().encode()
 
 
-def _make(path: Path, make: Callable[[Path], None]) -> None:
+def _make(path: Path, make: Callable[[Path], object]) -> None:
     # The lock does not work on every network file system, so the temporary name is unique to this process.
     with locked_folder(path) as folder:
         unfinished = folder / path.name

@@ -129,12 +129,8 @@ class PythonKernel:
         key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         return made_once(
             cache_folder() / "python" / key[:32] / f"{self.name}.h",
-            lambda file: _put(file, text or cpp_source(self, native=native)),
+            lambda file: file.write_text(text or cpp_source(self, native=native), encoding="utf-8"),
         )
-
-
-def _put(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
 
 
 def python_kernel(

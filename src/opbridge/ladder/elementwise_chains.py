@@ -9,35 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from opbridge.kernels.declared import KernelSpec
-from opbridge.kernels.elementwise_chain import DOMAIN, ELEMENTWISE, Chain, Link, literal, write_kernels
+from opbridge.kernels.elementwise_kernel import DOMAIN, ELEMENTWISE, Chain, Link, literal, write_kernels
+from opbridge.kernels.python_kernel import DTYPES
 from opbridge.onnx_model.adaptation import Adaptation
 from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.scopes import scopes
+from opbridge.onnx_model.shapes import are_equal
 
 __all__ = ["compile_chains"]
 
-_CPP = {
-    ir.DataType.FLOAT: ("float32", "float"),
-    ir.DataType.DOUBLE: ("float64", "double"),
-    ir.DataType.BOOL: ("bool", "bool"),
-    **{
-        dtype: (dtype.numpy().name, f"{dtype.numpy().name}_t")
-        for dtype in (
-            ir.DataType.INT8,
-            ir.DataType.INT16,
-            ir.DataType.INT32,
-            ir.DataType.INT64,
-            ir.DataType.UINT8,
-            ir.DataType.UINT16,
-            ir.DataType.UINT32,
-            ir.DataType.UINT64,
-        )
-    },
-}
-"""The element types of chains, by NumPy's names and in C++; ONNX Runtime has few kernels for 16-bit floats."""
+_DTYPES = {ir.DataType.from_numpy(np.dtype(name)): name for name in DTYPES}
+"""The element types of chains, by NumPy's names; ONNX Runtime has few kernels for 16-bit floats."""
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 _OF_FLOATS_ONLY = frozenset(["Div", "Mod", "Pow"])
@@ -96,7 +82,7 @@ def _chains(graph: ir.Graph) -> Iterator[list[ir.Node]]:
         if sink in taken or not _is_element(sink):
             continue
         nodes = _grown(sink, taken)
-        if _is_worth_it(nodes):
+        if _is_worth_it(nodes, sink.outputs[0].shape):
             taken |= nodes
             yield sorted(nodes, key=order.__getitem__)
 
@@ -116,7 +102,7 @@ def _grown(sink: ir.Node, taken: set[ir.Node]) -> set[ir.Node]:
             and node.graph is sink.graph
             and _is_element(node)
             and not value.is_graph_output()
-            and _is_same_shape(value.shape, result.shape)
+            and are_equal(value.shape, result.shape)
             and all(user in nodes for user, _ in value.uses())
         ):
             nodes.add(node)
@@ -131,7 +117,7 @@ def _is_element(node: ir.Node) -> bool:
     if node.domain or node.op_type not in ELEMENTWISE or len(node.outputs) != 1:
         return False
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
-    if any(value.dtype not in _CPP or value.shape is None for value in values):
+    if any(value.dtype not in _DTYPES or value.shape is None for value in values):
         return False
     ranks = [len(value.shape) for value in values if _number(value) is None]
     if max(ranks) != max(ranks[:-1], default=-1):
@@ -151,28 +137,17 @@ def _is_element(node: ir.Node) -> bool:
     return True
 
 
-def _is_same_shape(shape: ir.Shape | None, other: ir.Shape | None) -> bool:
-    """Whether two shapes are known to be equal."""
-    if shape is None or other is None or len(shape) != len(other):
-        return False
-    return all(a == b and (isinstance(a, int) or a.value is not None) for a, b in zip(shape, other, strict=True))
-
-
-def _is_worth_it(nodes: set[ir.Node]) -> bool:
+def _is_worth_it(nodes: set[ir.Node], shape: ir.Shape) -> bool:
+    """Whether one loop is faster than the nodes, whose values have this shape."""
     inputs = _inputs_of(nodes)
-    (result,) = _sink_of(nodes).outputs
     if not inputs or len(inputs) > _MOST_INPUTS:
         return False
-    sizes = [size for size in result.shape if isinstance(size, int)]
-    if len(sizes) == len(result.shape) and math.prod(sizes) < _SMALL:
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(sizes) == len(shape) and math.prod(sizes) < _SMALL:
         return False
     costs = [ELEMENTWISE[_function_of(node)] for node in nodes]
     engine = sum(cost.engine for cost in costs)
     return engine >= _GAIN * (_TRANSFER + sum(cost.kernel for cost in costs))
-
-
-def _sink_of(nodes: set[ir.Node]) -> ir.Node:
-    return next(node for node in nodes if not any(user in nodes for user, _ in node.outputs[0].uses()))
 
 
 def _inputs_of(nodes: Sequence[ir.Node] | set[ir.Node]) -> list[ir.Value]:
@@ -204,23 +179,23 @@ def _chain_of(nodes: Sequence[ir.Node]) -> tuple[Chain, list[ir.Value]]:
     names = {value: f"x{i}" for i, value in enumerate(inputs)}
     names |= {node.outputs[0]: f"v{i}" for i, node in enumerate(nodes)}
     return Chain(
-        tuple(_CPP[value.dtype] for value in inputs),
-        _CPP[nodes[-1].outputs[0].dtype],
+        tuple(_DTYPES[value.dtype] for value in inputs),
+        _DTYPES[nodes[-1].outputs[0].dtype],
         tuple(Link(_with_template(node), _arguments(node, names)) for node in nodes),
     ), inputs
 
 
 def _with_template(node: ir.Node) -> str:
     function = _function_of(node)
-    return f"{function}<{_CPP[node.outputs[0].dtype][1]}>" if node.op_type == "Cast" else function
+    return f"{function}<{DTYPES[_DTYPES[node.outputs[0].dtype]]}>" if node.op_type == "Cast" else function
 
 
 def _arguments(node: ir.Node, names: dict[ir.Value, str]) -> tuple[str, ...]:
     read = {"Square": node.inputs[:1], "Cube": node.inputs[:1], "Exp2": node.inputs[1:]}
     values = [value for value in read.get(_function_of(node), node.inputs) if value is not None]
-    found = [names.get(value) or literal(_number(value) or 0, _CPP[value.dtype][1]) for value in values]
+    found = [names.get(value) or literal(_number(value) or 0, _DTYPES[value.dtype]) for value in values]
     if node.op_type == "LeakyRelu":
-        found.append(literal(node.attributes.get_float("alpha", 0.01), _CPP[node.inputs[0].dtype][1]))
+        found.append(literal(node.attributes.get_float("alpha", 0.01), _DTYPES[node.inputs[0].dtype]))
     return tuple(found)
 
 

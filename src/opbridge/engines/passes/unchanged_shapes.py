@@ -10,6 +10,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from opbridge.onnx_model.scopes import all_nodes
+from opbridge.onnx_model.shapes import are_equal
 
 __all__ = ["UnchangedShapesPass"]
 
@@ -27,19 +28,12 @@ class UnchangedShapesPass(ir.passes.InPlacePass):
             if node.op_type not in ("Reshape", "Expand") or node.domain or node.outputs[0].is_graph_output():
                 continue
             data = node.inputs[0]
-            if data is not None and (_is_equal(data.shape, node.outputs[0].shape) or _is_broadcast_anyway(node)):
+            if data is not None and (are_equal(data.shape, node.outputs[0].shape) or _is_broadcast_anyway(node)):
                 node.outputs[0].replace_all_uses_with(data)
                 assert node.graph is not None
                 node.graph.remove(node, safe=True)
                 modified = True
         return ir.passes.PassResult(model, modified)
-
-
-def _is_equal(shape: ir.Shape | None, other: ir.Shape | None) -> bool:
-    """Whether two shapes are known to be the same."""
-    if shape is None or any(not isinstance(size, int) and size.value is None for size in shape):
-        return False
-    return shape == other
 
 
 _COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
@@ -53,7 +47,7 @@ def _is_broadcast_anyway(node: ir.Node) -> bool:
         reader.op_type in _BROADCASTING
         and not reader.domain
         and any(
-            value is not None and value is not result and _is_equal(value.shape, result.shape)
+            value is not None and value is not result and are_equal(value.shape, result.shape)
             for value in reader.inputs
         )
         for reader, _ in result.uses()

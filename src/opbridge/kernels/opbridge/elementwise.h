@@ -93,15 +93,6 @@ void run_row(Out* __restrict out, int64_t count, const Function& function, const
     out[i] = static_cast<Out>(function(std::get<K>(pointers)[i * std::get<K>(strides)]...));
 }
 
-template <size_t... K>
-auto ones_of(std::index_sequence<K...>) {
-  return std::make_tuple(std::integral_constant<int64_t, static_cast<int64_t>(K * 0 + 1)>()...);
-}
-template <size_t Inputs>
-auto ones() {
-  return ones_of(std::make_index_sequence<Inputs>());
-}
-
 // Replaces the strides that are 0 or 1 by constants, one input after the other.
 template <class Out, class Function, class Pointers, size_t Inputs, class... Known>
 void choose_row(Out* out, int64_t count, const Function& function, const Pointers& pointers,
@@ -130,7 +121,8 @@ void row(Out* out, int64_t count, const Function& function, const Pointers& poin
     if constexpr (Inputs <= 3) {
       choose_row(out, count, function, pointers, strides);
     } else {
-      run_row(out, count, function, pointers, ones<Inputs>(), std::make_index_sequence<Inputs>());
+      const std::array<std::integral_constant<int64_t, 1>, Inputs> ones{};
+      run_row(out, count, function, pointers, ones, std::make_index_sequence<Inputs>());
     }
     return;
   }

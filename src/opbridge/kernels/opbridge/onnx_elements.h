@@ -135,14 +135,6 @@ T Log(T a) {
   return opbridge::log(a);
 }
 template <class T>
-T Erf(T a) {
-  return std::erf(a);
-}
-template <class T>
-T Tanh(T a) {
-  return std::tanh(a);
-}
-template <class T>
 T Sigmoid(T a) {
   return opbridge::sigmoid(a);
 }
@@ -161,18 +153,6 @@ T Cos(T a) {
 template <class T>
 T Tan(T a) {
   return std::tan(a);
-}
-template <class T>
-T Asin(T a) {
-  return std::asin(a);
-}
-template <class T>
-T Acos(T a) {
-  return std::acos(a);
-}
-template <class T>
-T Atan(T a) {
-  return std::atan(a);
 }
 template <class T>
 T Sinh(T a) {

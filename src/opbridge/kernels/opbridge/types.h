@@ -20,8 +20,20 @@ inline uint32_t bits_of(float value) {
   return bits;
 }
 
+inline uint64_t bits_of(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
 inline float float_of(uint32_t bits) {
   float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline double double_of(uint64_t bits) {
+  double value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "opbridge.h"
@@ -17,16 +16,8 @@ constexpr double ln2_high = 6.93147180369123816490e-01, ln2_low = 1.908214929270
 constexpr double ln2 = 0.69314718055994530942, pi = 3.14159265358979323846;
 constexpr double huge = 268435456.0;  // Beside its square, 1 is nothing.
 
-inline uint64_t bits_of(double value) {
-  uint64_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-inline double double_of(uint64_t bits) {
-  double value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
+using opbridge::detail::bits_of;
+using opbridge::detail::double_of;
 
 // c0 + c1 z + ..., in pairs of terms, for the square of z.
 inline double pairs(double, double, double c0) { return c0; }

@@ -1,6 +1,5 @@
 // Mantissa and exponent, from the bits.
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "opbridge.h"
@@ -15,6 +14,7 @@ struct Format<float> {
   static constexpr int fraction = 23, lift = 24;
   static constexpr Bits largest = 255, half = 126;
   static constexpr float factor = 16777216.0f;  // 2^24
+  static float of(Bits bits) { return opbridge::detail::float_of(bits); }
 };
 template <>
 struct Format<double> {
@@ -22,6 +22,7 @@ struct Format<double> {
   static constexpr int fraction = 52, lift = 53;
   static constexpr Bits largest = 2047, half = 1022;
   static constexpr double factor = 9007199254740992.0;  // 2^53
+  static double of(Bits bits) { return opbridge::detail::double_of(bits); }
 };
 
 template <class T>
@@ -38,21 +39,15 @@ void run(opbridge::Call& call) {
     int32_t* exponent = exponents.data();
     for (int64_t i = begin; i < end; ++i) {
       const Real value = in[i];
-      Bits bits;
-      std::memcpy(&bits, &value, sizeof bits);
+      const Bits bits = opbridge::detail::bits_of(value);
       const Bits own = (bits >> F::fraction) & F::largest;
-      const Real lifted = value * F::factor;
-      Bits lifted_bits;
-      std::memcpy(&lifted_bits, &lifted, sizeof lifted_bits);
       const bool is_subnormal = own == 0;
-      const Bits chosen = is_subnormal ? lifted_bits : bits;
+      const Bits lifted = opbridge::detail::bits_of(value * F::factor);
+      const Bits chosen = is_subnormal ? lifted : bits;
       const Bits power = (chosen >> F::fraction) & F::largest;
       const Bits fraction = (chosen & ~(F::largest << F::fraction)) | (F::half << F::fraction);
       const bool is_kept = (own == F::largest) | (value == 0);
-      const Bits result = is_kept ? bits : fraction;
-      Real number;
-      std::memcpy(&number, &result, sizeof number);
-      mantissa[i] = number;
+      mantissa[i] = F::of(is_kept ? bits : fraction);
       const int32_t below = static_cast<int32_t>(F::half) + (is_subnormal ? F::lift : 0);
       exponent[i] = is_kept ? 0 : static_cast<int32_t>(power) - below;
     }

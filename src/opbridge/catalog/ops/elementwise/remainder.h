@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "opbridge.h"
@@ -19,10 +18,7 @@ struct Rest {
 
 // Has its sign bit if the quotient is not below the limit, or the value is NaN.
 inline uint64_t excess(double quotient, double value, uint64_t limit) {
-  const double both = quotient + 0 * value;
-  uint64_t bits;
-  std::memcpy(&bits, &both, sizeof bits);
-  return limit - 1 - (bits & (UINT64_MAX >> 1));
+  return limit - 1 - (opbridge::detail::bits_of(quotient + 0 * value) & (UINT64_MAX >> 1));
 }
 
 // The quotient of two float32 is right after rounding down while it is below 2^28, its product with b has at most 52 bits,
@@ -39,11 +35,7 @@ inline Rest rest(float a, float b) {
 inline Rest rest(double a, double b) {
   const double dividend = std::abs(a), divisor = std::abs(b);
   const double quotient = std::floor(dividend / divisor);
-  uint64_t bits;
-  std::memcpy(&bits, &divisor, sizeof bits);
-  bits &= ~uint64_t(0x7ffffff);
-  double upper;
-  std::memcpy(&upper, &bits, sizeof upper);
+  const double upper = opbridge::detail::double_of(opbridge::detail::bits_of(divisor) & ~uint64_t(0x7ffffff));
   const double first = dividend - quotient * upper - quotient * (divisor - upper);
   const double value = first < 0 ? first + divisor : first;
   return {value, excess(quotient, value, 0x4190000000000000)};  // 2^26

@@ -1,6 +1,5 @@
 // The XOR of the bits of elements, after conversion to float64 or int64.
 #include <algorithm>
-#include <cstring>
 
 #include "opbridge.h"
 
@@ -21,10 +20,7 @@ void shape(opbridge::ShapeCall& call) {
 template <class T>
 uint64_t bits(T value) {
   if constexpr (std::is_integral_v<T>) return static_cast<uint64_t>(static_cast<int64_t>(value));
-  const double wide = static_cast<double>(static_cast<opbridge::compute_t<T>>(value));
-  uint64_t result;
-  std::memcpy(&result, &wide, sizeof result);
-  return result;
+  return opbridge::detail::bits_of(static_cast<double>(static_cast<opbridge::compute_t<T>>(value)));
 }
 
 // Axes that are all kept or all reduced.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opbridge.kernels.cache import cache_folder, made_once
+from opbridge.kernels.python_kernel import DTYPES
 
 __all__ = ["DOMAIN", "ELEMENTWISE", "Chain", "Cost", "Link", "literal", "write_kernels"]
 
@@ -79,13 +80,13 @@ class Chain:
     """Elementwise nodes that one loop computes.
 
     Attributes:
-        inputs: The element types of the inputs, by NumPy's names and in C++.
+        inputs: The element types of the inputs, names of :data:`~opbridge.kernels.python_kernel.DTYPES`.
         output: That of the output, which the last link computes.
         links: The nodes, in order.
     """
 
-    inputs: tuple[tuple[str, str], ...]
-    output: tuple[str, str]
+    inputs: tuple[str, ...]
+    output: str
     links: tuple[Link, ...]
 
     @property
@@ -102,9 +103,9 @@ class Chain:
     def source(self) -> str:
         """The kernel in C++."""
         name = self.name
-        parameters = ", ".join(f"{cpp} x{i}" for i, (_, cpp) in enumerate(self.inputs))
-        schema = ", ".join(f"{dtype} x{i}" for i, (dtype, _) in enumerate(self.inputs))
-        inputs = ", ".join(f"call.input<{cpp}>({i})" for i, (_, cpp) in enumerate(self.inputs))
+        parameters = ", ".join(f"{DTYPES[dtype]} x{i}" for i, dtype in enumerate(self.inputs))
+        schema = ", ".join(f"{dtype} x{i}" for i, dtype in enumerate(self.inputs))
+        inputs = ", ".join(f"call.input<{DTYPES[dtype]}>({i})" for i, dtype in enumerate(self.inputs))
         lines = "".join(
             f"    const auto v{i} = onnx::{link.function}({', '.join(link.arguments)});\n"
             for i, link in enumerate(self.links)
@@ -114,9 +115,9 @@ class Chain:
             f"static void {name}(opbridge::Call& call) {{\n"
             "  namespace onnx = opbridge::onnx;\n"
             f"  const auto element = []({parameters}) {{\n{lines}    return v{len(self.links) - 1};\n  }};\n"
-            f"  opbridge::elementwise(call, call.output<{self.output[1]}>(0), element, {inputs});\n}}\n\n"
+            f"  opbridge::elementwise(call, call.output<{DTYPES[self.output]}>(0), element, {inputs});\n}}\n\n"
             f"OPBRIDGE_OPERATOR({name}, opbridge::shape_of_broadcast,\n"
-            f'                  "{self.target}({schema}) -> {self.output[0]} y")\n'
+            f'                  "{self.target}({schema}) -> {self.output} y")\n'
         )
 
 
@@ -128,11 +129,12 @@ def write_kernels(chains: Sequence[Chain]) -> Path:
     ) + "".join(chain.source() for chain in chains)
     key = hashlib.sha256(text.encode()).hexdigest()
     file = cache_folder() / "elementwise" / f"chains_{key[:16]}.h"
-    return made_once(file, lambda place: _put(place, text))
+    return made_once(file, lambda place: place.write_text(text, encoding="utf-8"))
 
 
-def literal(value: float | int | bool, cpp: str) -> str:
-    """A number as a C++ expression of the type ``cpp``, exactly."""
+def literal(value: float | int | bool, dtype: str) -> str:
+    """A number as a C++ expression of an element type, exactly."""
+    cpp = DTYPES[dtype]
     if cpp == "bool":
         return "true" if value else "false"
     if cpp not in ("float", "double"):
@@ -143,7 +145,3 @@ def literal(value: float | int | bool, cpp: str) -> str:
     if math.isinf(number):
         return f"{'-' if number < 0 else ''}std::numeric_limits<{cpp}>::infinity()"
     return f"{number.hex()}{'f' if cpp == 'float' else ''}"
-
-
-def _put(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
