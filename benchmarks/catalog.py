@@ -37,7 +37,7 @@ from catalog_cases import NOT_TIMED, Case, cases
 
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.catalog.declare.kernel_choice import ALWAYS, AUTO
+from opbridge.catalog.declare.kernel_choice import ALWAYS, NEVER
 from opbridge.catalog.declare.nan import ABSENT
 from opbridge.catalog.declare.spec import OpSpec
 from opbridge.catalog.formulas.element_types import limited_to
@@ -147,7 +147,7 @@ def measure(case: Case, call: Call, options: argparse.Namespace, catalog: Catalo
         captured = capture(Batch([call]), tuple(feeds), rewrites=catalog.rewrites())
         sides: dict[str, Callable[[], object]] = {EAGER: call}
         given = dict(zip(captured.input_names, feeds, strict=True))
-        for kernels in (AUTO, ALWAYS):
+        for kernels in (NEVER, ALWAYS):
             place = Path(folder) / kernels
             place.mkdir()
             exported = by_opbridge(captured, engine, place, dataclasses.replace(catalog, kernels=kernels))

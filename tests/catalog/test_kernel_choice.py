@@ -15,7 +15,11 @@ pytest.importorskip("onnxruntime")
 from linalg_kernels import needs_compiler  # noqa: E402
 
 import opbridge  # noqa: E402
+from opbridge.capture.capture import capture  # noqa: E402
+from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
+from opbridge.engines import get  # noqa: E402
 from opbridge.errors import BuildError, EngineError, InputError  # noqa: E402
+from opbridge.ladder.climb import climb  # noqa: E402
 
 pytestmark = pytest.mark.newest
 
@@ -335,32 +339,59 @@ class Net(torch.nn.Module):
         return torch.cummax(x @ x.mT, 1).values, torch.linalg.cholesky(x @ x.mT)
 
 
-X = (torch.eye(4) + 0.1,)
+SMALL, LARGE = (torch.eye(4) + 0.1,), (torch.eye(64) + 0.1,)
+CHOLESKY, CUMMAX = "opbridge::Cholesky", ["opbridge::CumMax", "opbridge::CumMin"]
 
 
 @needs_compiler
-def test_the_choice(tmp_path: Path) -> None:
-    chosen = {}
-    for kernels in ("auto", "always", "never"):
-        bundle = opbridge.export(Net(), X, path=tmp_path / kernels, kernels=kernels)
-        assert bundle.verified
-        rungs = {step["target"]: step["rung"] for step in bundle.manifest["operators"]}
-        with_kernels = sorted(name for kernel in bundle.manifest["kernels"] for name in kernel["operators"])
-        chosen[kernels] = rungs["aten::cummax"], with_kernels
-    assert chosen == {
-        "auto": ("translate", ["opbridge::Cholesky"]),
-        "always": ("kernel", ["opbridge::Cholesky", "opbridge::CumMax", "opbridge::CumMin"]),
-        "never": ("translate", []),
+@pytest.mark.quick("large", every=1)
+@pytest.mark.parametrize(
+    ("kernels", "inputs", "expected"),
+    [
+        pytest.param("auto", SMALL, [CHOLESKY], id="auto small"),
+        pytest.param("auto", LARGE, [CHOLESKY, *CUMMAX], id="auto large"),
+        pytest.param("always", SMALL, [CHOLESKY, *CUMMAX], id="always"),
+        pytest.param("never", LARGE, [], id="never large"),
+    ],
+)
+def test_the_choice(kernels: str, inputs: tuple[Any, ...], expected: list[str], tmp_path: Path) -> None:
+    bundle = opbridge.export(Net(), inputs, path=tmp_path, kernels=kernels, verify=False)
+    rungs = {step["target"]: step["rung"] for step in bundle.manifest["operators"]}
+    assert rungs["aten::cummax"] == ("kernel" if CUMMAX[0] in expected else "translate")
+    assert sorted(name for kernel in bundle.manifest["kernels"] for name in kernel["operators"]) == expected
+
+
+@pytest.mark.slow
+def test_without_a_compiler_the_model_has_the_nodes_of_small_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.warns(UserWarning, match="opbridge::Cholesky: the slower function body runs"):
+        bundle = opbridge.export(Net(), LARGE, path=tmp_path / "bundle", verify=False)
+    assert {step["target"]: step["rung"] for step in bundle.manifest["operators"]}["aten::cummax"] == "translate"
+
+
+@pytest.mark.slow
+def test_engines_that_join_elementwise_nodes_get_no_kernels_by_default() -> None:
+    pytest.importorskip("openvino")
+    captured = capture(Net(), LARGE)
+    rungs = {
+        engine: {step.target: step.rung for step in climb(captured, Catalog.load(), [get(engine)], dry=True).steps}
+        for engine in ("onnxruntime", "openvino")
+    }
+    assert {engine: found["aten::cummax"] for engine, found in rungs.items()} == {
+        "onnxruntime": "kernel",
+        "openvino": "translate",
     }
 
 
 def test_always_without_a_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BuildError, match="'no-such-compiler', which does not exist"):
-        opbridge.export(Net(), X, path=tmp_path / "bundle", kernels="always")
+        opbridge.export(Net(), SMALL, path=tmp_path / "bundle", kernels="always")
     assert not (tmp_path / "bundle").exists()
 
 
 def test_another_choice_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="kernels='sometimes' is not valid: it can be 'auto', 'never', 'always'"):
-        opbridge.export(Net(), X, path=tmp_path / "bundle", kernels="sometimes")
+        opbridge.export(Net(), SMALL, path=tmp_path / "bundle", kernels="sometimes")

@@ -865,3 +865,15 @@ def sizes_that_are_equal_on_either_path(x):
     if b.shape[1] > 8:
         a = a.flatten(1)
     return (a.view(-1, 10, 2) @ b.mT).sum(2)
+
+
+@program("If", cases=(UP, DOWN))
+class StateOfACalledMethodInABranch(nn.Module):
+    def change(self, x):
+        self.state = self.state * 2 + x
+
+    def forward(self, x):
+        self.state = x + 1
+        if x.sum() > 0:
+            self.change(x)
+        return self.state

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import softplus
 
 ROWS = {"x": {0: torch.export.Dim.DYNAMIC}}
+FAR = ([0.0, 0.5, 0.2],), ([5.0, 1.0, 1.0],), ([-9.0, -9.0, -9.0],)
 MANY = ([[1.0, -2.0], [3.0, 0.5], [-1.0, 2.0]],), ([[2.0, 2.0]],), ([[-1.0, 1.0], [4.0, 1.0]] * 4,)
 
 
@@ -354,6 +355,40 @@ def append_until_break(x, n):
     return torch.stack(rows)
 
 
+@program("Loop", "If", cases=FAR)
+def append_up_to_a_length(x):
+    rows = [x]
+    while len(rows) < 5 and x.sum() < 6:
+        x = x + 1
+        rows.append(x)
+    return torch.stack(rows)
+
+
+@program("Loop", "If", cases=FAR)
+def append_until_a_length(x):
+    rows, sums = [], []
+    while True:
+        rows += [x]
+        sums += [x.sum()]
+        if sums[-1] > 6:
+            break
+        elif len(rows) == 5:
+            print("this is long enough")
+            break
+        x = x + 1
+    return torch.stack(rows), torch.stack(sums)
+
+
+@program("Loop", "If", cases=FAR)
+def append_up_to_a_count(x):
+    rows, i = [x], 0
+    while i <= 4 and x.sum() < 6:
+        x = x + 1
+        rows.append(x)
+        i += 1
+    return torch.stack(rows)
+
+
 @program("Loop", "If", cases=counts(3, 1, 9))
 def append_under_condition(x, n):
     rows = [x]
@@ -663,3 +698,23 @@ def lengths_of_rows(x, lengths):
         n = int(lengths[i])
         means.append(x[i, :n].mean() + lengths[i].item())
     return torch.stack(means)
+
+
+@program("Loop", cases=counts(3, 0, 1, 9))
+class StateOfACalledMethod(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.last = None
+
+    def step(self, i):
+        self.state = torch.tanh(self.layer(self.state.data)) + i
+        self.steps += 1
+        self.last = self.state * 2
+        return self.last
+
+    def forward(self, x, n):
+        self.state, self.steps = x, 0
+        for i in range(n):
+            x = x + self.step(i)
+        return x, self.state * self.steps

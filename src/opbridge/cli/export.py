@@ -75,9 +75,9 @@ def register(commands: Commands) -> None:
         "--kernels",
         choices=("auto", "never", "always"),
         default="auto",
-        help="opbridge's own compiled kernels; always: for operators and chains of elementwise nodes that are at least "
-        "twice as fast with one; never: the model needs no library; auto (default): for factorizations of matrices and "
-        "detection",
+        help="opbridge's own compiled kernels; auto (default): for factorizations of matrices, for detection, and for "
+        "large tensors where a kernel is at least twice as fast as ONNX nodes; always: also for small tensors and "
+        "chains of elementwise nodes; never: no library is built",
     )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Catalog
+from opbridge.catalog.declare.kernel_choice import ALWAYS
 from opbridge.engines.base import Engine
 from opbridge.engines.probe import probe
 from opbridge.engines.roles import TakesTorchPrograms
@@ -100,7 +101,7 @@ def climb(
         if not proposer.learn(attempt):
             break
     steps = proposer.steps(attempt)
-    if not dry and uses_kernels_of_catalog(catalog, engines):
+    if not dry and catalog.kernels == ALWAYS:
         fitted, built = _with_chains(fitted, built, kernels, engines)
     models = {name: item.model for name, item in fitted.items()}
     for item in (proposed, *models.values()):

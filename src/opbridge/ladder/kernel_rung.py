@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
+import torch
+from torch.utils import _pytree as pytree
 
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.catalog.declare.kernel_choice import ALWAYS, NEVER
+from opbridge.catalog.declare.kernel_choice import ALWAYS, AUTO, NEVER
 from opbridge.engines.base import Engine
 from opbridge.errors import BuildError
 from opbridge.kernels import numba_compiler
@@ -17,21 +20,53 @@ from opbridge.kernels.sources import include_folders
 from opbridge.kernels.toolchain import find_compiler
 from opbridge.ladder.build import Built, build
 from opbridge.ladder.climbed import NoCompiler
+from opbridge.ladder.plan import Plan
 from opbridge.onnx_model.scopes import all_nodes
+from opbridge.torch_graph import internals as torch_internals
+from opbridge.torch_graph.targets import calls_in, target_key
 
-__all__ = ["build_kernels", "buildable", "kernels_in", "uses_kernels_of_catalog"]
+__all__ = ["build_kernels", "buildable", "kernels_in", "kernels_on_few_elements", "uses_kernels_of_catalog"]
+
+_FEW = 4096
+"""Elements of a tensor on which a kernel is not worth a library."""
 
 
 def uses_kernels_of_catalog(catalog: Catalog, engines: Sequence[Engine]) -> bool:
     """Whether to plan with the catalog's mappings to nodes with kernels, in place of others.
 
     Raises:
-        BuildError: There is no compiler.
+        BuildError: There is no compiler, and the user always wants kernels.
     """
-    if catalog.kernels != ALWAYS or not any(engine.takes_kernels for engine in engines):
+    if catalog.kernels == NEVER or not any(engine.takes_kernels for engine in engines):
         return False
-    find_compiler()
+    # The mappings without a kernel were measured in ONNX Runtime, which computes each of their nodes for itself.
+    if catalog.kernels == AUTO and all(engine.joins_elementwise for engine in engines):
+        return False
+    try:
+        find_compiler()
+    except BuildError:
+        if catalog.kernels == ALWAYS:
+            raise
+        return False
     return True
+
+
+def kernels_on_few_elements(planned: Plan) -> set[str]:
+    """The catalog's mappings to kernels whose inputs and outputs have few elements in the example.
+
+    They are identified as in :meth:`Plan.mapping_of`. A size that depends on data counts as 2.
+    """
+    most: dict[str, int] = {}
+    for node in calls_in(planned.program):
+        key = target_key(node.target)
+        if key in planned.chosen and planned.chosen[key].rung == "kernel":
+            tensors = pytree.tree_leaves([item.meta.get("val") for item in (node, *node.all_input_nodes)])
+            most[key] = max(most.get(key, 0), *(_count(value) for value in tensors if isinstance(value, torch.Tensor)))
+    return {planned.mapping_of(key) for key, count in most.items() if count < _FEW}
+
+
+def _count(tensor: torch.Tensor) -> int:
+    return math.prod(torch_internals.example_of(size) for size in tensor.shape)
 
 
 def kernels_in(model: ir.Model, catalog: Catalog) -> list[KernelSpec]:

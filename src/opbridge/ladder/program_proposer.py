@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.kernel_choice import AUTO
 from opbridge.engines.base import Engine, Refusal
 from opbridge.engines.versions import ORIGIN, Versions, ir_version_for
 from opbridge.errors import TranslationError
 from opbridge.ladder.climbed import Break
+from opbridge.ladder.kernel_rung import kernels_on_few_elements
 from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.proposer import Attempt
@@ -116,6 +118,13 @@ class ProgramProposer:
                 return self._translated.model
 
     def _next_plan(self) -> Plan:
+        planned = self._plan_without_refused()
+        while self._catalog.kernels == AUTO and (few := kernels_on_few_elements(planned)):
+            self._refused |= few
+            planned = self._plan_without_refused()
+        return planned
+
+    def _plan_without_refused(self) -> Plan:
         return plan(
             self._program,
             self._catalog,

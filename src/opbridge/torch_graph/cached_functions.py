@@ -32,7 +32,10 @@ _INTERNAL = {"torch", "opbridge", *_LIBRARIES, *_TOOLS, *sys.stdlib_module_names
 _OF_MODULES = ("builtins", "torch.nn.modules.module")
 """Where ``object`` and ``nn.Module`` are defined, the base classes of every module."""
 
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
+
+_WITHOUT_TENSORS = frozenset([type(None), bool, int, float, str, bytes, type, *_FUNCTIONS])
 
 _MOST_ENTRIES = 1024
 """A dict or a list with more entries is no cache of a model."""
@@ -87,7 +90,9 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
     if any(map(is_fake, (*module.parameters(), *module.buffers()))):
         yield  # The user's own tensors have no data.
         return
-    owners = [*_modules(), *_classes(module)]
+    packages = {_package(owner.__module__) for owner in _classes(module)}
+    loaded, modules = len(sys.modules), _modules(packages)
+    owners = [*modules, *_classes(module)]
     before = [(owner, dict(vars(owner))) for owner in owners]
     try:
         yield
@@ -100,20 +105,58 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
                     setattr(owner, name, own[name])
                 else:
                     delattr(owner, name)
-        for value in (*_variables(), *_in_closures(module)):
+        if len(sys.modules) != loaded:
+            modules = _modules(packages)
+        for value in (*_variables(modules), *_in_closures(module)):
             _forget(value)
 
 
-def _modules() -> Iterator[Any]:
-    """The modules of Python. A search among all objects takes as long as a small capture."""
+def _modules(packages: Collection[str]) -> list[Any]:
+    """The modules of these packages, and of those that use torch.
+
+    A search in all of them, or among all objects, takes longer than a small capture.
+    """
+    found: dict[str, list[Any]] = defaultdict(list)
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] not in _INTERNAL and isinstance(getattr(module, "__dict__", None), dict):
-            yield module
+        if isinstance(getattr(module, "__dict__", None), dict):
+            found[_package(name)].append(module)
+    return [
+        module
+        for package, modules in found.items()
+        if package not in _INTERNAL and (package in packages or _use_torch(package, modules))
+        for module in modules
+    ]
 
 
-def _variables() -> list[Any]:
+_TORCH_IN: dict[tuple[str, int], bool] = {}
+"""Whether a package uses torch, by its name and its number of variables."""
+
+
+def _use_torch(package: str, modules: Collection[Any]) -> bool:
+    """Whether a variable of the modules is torch, or a module, class or function of it."""
+    key = package, sum(len(vars(module)) for module in modules)
+    if key not in _TORCH_IN:
+        values = (value for module in modules for value in list(vars(module).values()))
+        _TORCH_IN[key] = any(_package(_origin(value)) == "torch" for value in values)
+    return _TORCH_IN[key]
+
+
+def _origin(value: Any) -> str:
+    kind = type(value)
+    if issubclass(kind, types.ModuleType):
+        name = vars(value).get("__name__")
+    else:
+        name = value.__module__ if issubclass(kind, type) or kind in _FUNCTIONS else None
+    return name if isinstance(name, str) else ""
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def _variables(modules: Collection[Any]) -> list[Any]:
     """The caches that are variables of modules, or attributes of classes there."""
-    values = [value for owner in _modules() for value in list(vars(owner).values())]
+    values = [value for owner in modules for value in list(vars(owner).values())]
     classes = {id(value): value for value in values if issubclass(type(value), type)}
     values += [member for owner in classes.values() for member in list(vars(owner).values())]
     return [value for value in values if type(value) in _CACHES]
@@ -172,9 +215,12 @@ def _is_fake(value: Any) -> bool:
 
 def _results(cached: Any) -> Iterator[Any]:
     """What a cached function refers to besides code: its results, and its attributes."""
+    if not cached.cache_info().currsize:
+        return
     for held in gc.get_referents(cached):
-        if not callable(held):
-            yield from pytree.tree_leaves(held)
+        values = list(held.values()) if type(held) is dict else [held]
+        if not set(map(type, values)) <= _WITHOUT_TENSORS:
+            yield from pytree.tree_leaves([value for value in values if not callable(value)])
 
 
 def _function(member: Any) -> Any:
@@ -206,7 +252,7 @@ def _replace(undone: list[Callable[[], None]]) -> None:
 
 
 def _is_cached(value: Any) -> bool:
-    return type(value) is _CACHED and (value.__module__ or "").partition(".")[0] not in _INTERNAL
+    return type(value) is _CACHED and _package(value.__module__ or "") not in _INTERNAL
 
 
 class _WithoutCache:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition, opposite
 from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.control_flow.operands import Operands
@@ -94,12 +95,16 @@ def _traced(action: Action, state: State, before: Sequence[Any], contents: Conte
 
 
 def _branch(truth: Any, body: Action, orelse: Action, state: State, site: Site) -> None:
-    before = state.get()
+    before, attributes = state.get(), Attributes(state)
     contents = Contents([*before, *state.held()], [*state.names, *state.touched])
     paths = []
     for action in (body, orelse):
         with guards_of_one_path(truth, action is body):
             paths.append(_traced(action, state, before, contents))
+        with_attributes = attributes.added_to(state)
+        if with_attributes is not None:
+            _branch(truth, body, orelse, with_attributes, site)
+            return
     agreement = Agreement(site, ("one branch", "the other"), _choice_of_functions(truth, site))
     made = [
         # Code that reads one nevertheless gets Python's error for an unassigned variable.

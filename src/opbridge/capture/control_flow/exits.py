@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from opbridge.capture.control_flow.names import inside
 
-__all__ = ["PREFIX", "at", "lowered", "place", "with_rest_inside"]
+__all__ = ["PREFIX", "at", "leaves", "lowered", "own_exits", "place", "with_rest_inside"]
 
 PREFIX = "_opbridge_"
 """The beginning of the names that converted code has besides those of its source."""
@@ -44,7 +44,7 @@ def lowered(function: ast.FunctionDef) -> list[ast.stmt]:
     flags = _Flags(f"{PREFIX}returned")
     body = list(function.body)
     if any(_has(block, (ast.Return,)) for block in function.body if not isinstance(block, ast.Return)):
-        if not _leaves(body):
+        if not leaves(body):
             body.append(at(ast.Return(ast.Constant(None)), body[-1]))
         body = [_assign(flags.returns, False, body[0]), *_Lowering(numbers, True).block(body, flags)]
         body.append(at(ast.Return(ast.Name(f"{PREFIX}result", ast.Load())), body[-1]))
@@ -72,7 +72,7 @@ def _has(statement: ast.stmt, kinds: tuple[type, ...]) -> bool:
     return any(isinstance(node, kinds) for node in inside([statement]))
 
 
-def _own_exits(statements: Sequence[ast.stmt], in_loop: bool = False) -> Iterator[type]:
+def own_exits(statements: Sequence[ast.stmt], in_loop: bool = False) -> Iterator[type]:
     """The kinds of exits of this block; those of loops inside it only if they leave the function."""
     for statement in statements:
         if isinstance(statement, _EXITS):
@@ -81,7 +81,7 @@ def _own_exits(statements: Sequence[ast.stmt], in_loop: bool = False) -> Iterato
         elif isinstance(statement, _BLOCKS):
             loop = isinstance(statement, _LOOPS)
             for name, block in _blocks(statement):
-                yield from _own_exits(block, in_loop or (loop and name == "body"))
+                yield from own_exits(block, in_loop or (loop and name == "body"))
 
 
 def _blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
@@ -93,17 +93,17 @@ def _blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
         yield "handler", handler.body
 
 
-def _leaves(block: Sequence[ast.stmt]) -> bool:
+def leaves(block: Sequence[ast.stmt]) -> bool:
     """Whether a block never runs on into what follows it."""
     last = block[-1] if block else None
     if isinstance(last, (*_EXITS, ast.Raise)):
         return True
     if isinstance(last, ast.If):
-        return _leaves(last.body) and _leaves(last.orelse)
+        return leaves(last.body) and leaves(last.orelse)
     if isinstance(last, ast.With):
-        return _leaves(last.body)
+        return leaves(last.body)
     if isinstance(last, ast.While) and isinstance(last.test, ast.Constant) and last.test.value:
-        return ast.Break not in set(_own_exits(last.body))
+        return ast.Break not in set(own_exits(last.body))
     return False
 
 
@@ -119,9 +119,9 @@ class _Lowering:
                 return [*found, *self._exit(statement, flags)]
             if isinstance(statement, (ast.Raise, ast.Return)):
                 return [*found, statement]
-            exits = set(_own_exits([statement]))
+            exits = set(own_exits([statement]))
             rest = list(statements[index + 1 :])
-            if isinstance(statement, ast.If) and exits and (_leaves(statement.body) or _leaves(statement.orelse)):
+            if isinstance(statement, ast.If) and exits and (leaves(statement.body) or leaves(statement.orelse)):
                 return [*found, self._with_rest(statement, rest, flags)]
             if not isinstance(statement, _BLOCKS):
                 found.append(statement)
@@ -140,9 +140,9 @@ class _Lowering:
 
     def _with_rest(self, statement: ast.If, rest: list[ast.stmt], flags: _Flags) -> ast.If:
         body, orelse = statement.body, statement.orelse
-        if not _leaves(orelse):
+        if not leaves(orelse):
             orelse = [*orelse, *rest]
-        elif not _leaves(body):
+        elif not leaves(body):
             body = [*body, *rest]
         body = self.block(body, flags) or [at(ast.Pass(), statement)]
         return at(ast.If(statement.test, body, self.block(orelse, flags)), statement)
@@ -165,7 +165,7 @@ class _Lowering:
             stop = ast.If(ast.UnaryOp(ast.Not(), loop.test), [at(ast.Break(), loop.test)], [])
             loop.body.insert(0, at(stop, loop.test))
             loop.test = at(ast.Constant(True), loop.test)
-        exits = set(_own_exits(loop.body))
+        exits = set(own_exits(loop.body))
         ends = [flags.breaks] if ast.Break in exits else []
         ends += [flags.returns] if ast.Return in exits and self._returns else []
         body = self.block(loop.body, flags) or [at(ast.Pass(), loop)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -28,16 +29,34 @@ _UNROLLED = 64
 """The most iterations of a loop over Python objects that are captured one by one after its end depends on data."""
 
 
-def while_(test: Action, body: Action, state: State, site: Site) -> None:
-    """A ``while`` statement. Iterations that Python can decide run as Python code."""
+def while_(test: Action, body: Action, state: State, site: Site, *bounds: Action) -> None:
+    """A ``while`` statement. Iterations that Python can decide run as Python code.
+
+    Args:
+        test: The condition.
+        body: An iteration.
+        state: The variables.
+        site: The statement.
+        bounds: Each returns a number of iterations that are not exceeded, where it can be computed before the loop.
+    """
     while True:
         truth = condition(test())
         if not isinstance(truth, bool):
-            TracedLoop(test, lambda index: body(), state, site).run()
+            TracedLoop(test, lambda index: body(), state, site, most=_smallest(bounds)).run()
             return
         if not truth:
             return
         body()
+
+
+def _smallest(bounds: Iterable[Action]) -> Any:
+    """The smallest of the numbers that can be computed; None without one."""
+    found = []
+    for bound in bounds:
+        with contextlib.suppress(Exception):  # It may read what the loop's condition does not come to.
+            found.append(bound())
+    numbers = [value for value in found if type(value) in (int, torch.SymInt)]
+    return functools.reduce(torch.sym_min, numbers) if numbers else None
 
 
 def for_(

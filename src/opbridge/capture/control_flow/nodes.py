@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from opbridge.capture.control_flow.exits import place
 
-__all__ = ["arguments_of", "located", "name_of", "parsed", "strings"]
+__all__ = ["arguments_of", "as_list", "located", "name_of", "parsed", "strings"]
 
 
 def parsed(source: str) -> list[ast.stmt]:
@@ -39,6 +39,13 @@ def name_of(name: str) -> ast.Name:
 def strings(values: Iterable[str]) -> ast.Tuple:
     """A tuple of strings."""
     return ast.Tuple([ast.Constant(value) for value in values], ast.Load())
+
+
+def as_list(argument: ast.expr) -> ast.expr:
+    """A generator expression as a list; another expression as it is."""
+    if not isinstance(argument, ast.GeneratorExp):
+        return argument
+    return ast.copy_location(ast.ListComp(argument.elt, argument.generators), argument)
 
 
 def arguments_of(*names: str) -> ast.arguments:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
 from opbridge.capture.control_flow.operands import Operands
 from opbridge.capture.control_flow.rows import Rows, as_rows
@@ -92,35 +93,50 @@ class TracedLoop:
         body: An iteration; takes its number, an int64 tensor of rank 0.
         state: The variables.
         site: The statement.
-        length: The largest number of iterations; None if it is not known.
+        length: The largest number of iterations, after which it ends; None for a ``while``.
+        most: A number of iterations after which the condition does not hold, if it is known; for a ``while``.
     """
 
     def __init__(
-        self, test: Action | None, body: Callable[[Tensor], None], state: State, site: Site, length: Any = None
+        self,
+        test: Action | None,
+        body: Callable[[Tensor], None],
+        state: State,
+        site: Site,
+        length: Any = None,
+        most: Any = None,
     ) -> None:
         self.test = test
         self.body = body
-        self.state = state
         self.site = site
-        self.length = length
+        self.length = most if length is None else length
+        self.limit = None if length is None else _as_number(length)
+        self._begin(state)
+
+    def _begin(self, state: State) -> None:
+        self.state = state
         self.before = state.get()
+        self.attributes = Attributes(state)
         self.contents = Contents([*self.before, *state.held()], [*state.names, *state.touched])
         self.variables = [_Variable.of(*one) for one in zip(state.names, self.before, strict=True)]
         self.lists = [_Variable.of(*one) for one in zip(self.contents.names, self.contents.now(), strict=True)]
         self.carried: dict[tuple[int, int], Output] = {}
         self.grown: dict[int, _Growth] = {}
-        self.limit = None if length is None else _as_number(length)
 
     def run(self) -> None:
         """Trace the loop, and assign the variables their values after it."""
         for _ in range(_PASSES):
             try:
                 with notes_unless_raised(_Again):
-                    body = self._traced(self._iteration)
+                    body: Subgraph | None = self._traced(self._iteration)
             except _Again:
-                continue
-            self._emit(self._traced(self._goes_on), body)
-            return
+                body = None
+            with_attributes = self.attributes.added_to(self.state)
+            if with_attributes is not None:
+                self._begin(with_attributes)
+            elif body is not None:
+                self._emit(self._traced(self._goes_on), body)
+                return
         refuse(
             self.site,
             "the shape of a variable grows in each iteration",
@@ -260,7 +276,8 @@ class TracedLoop:
             refuse(
                 self.site,
                 f"the list {name!r} grows in a loop without a largest number of iterations",
-                "write the loop as `for i in range(largest)` with a break, or write into a tensor of a fixed size.",
+                f"end the loop at a largest length too, with `while len({name}) < largest and ...`, or write into a "
+                "tensor of a fixed size.",
             )
         parts = [as_rows(one) for one in added]
         rows = [part for part in parts if part is not None]

@@ -20,6 +20,7 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
+from opbridge.capture.control_flow.bounds import note_bounds
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches
@@ -38,7 +39,7 @@ from opbridge.capture.control_flow.names import (
     repeats_list,
     touched,
 )
-from opbridge.capture.control_flow.nodes import arguments_of, located, name_of, parsed, strings
+from opbridge.capture.control_flow.nodes import arguments_of, as_list, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
 
 __all__ = ["converted", "reason_not_to_convert"]
@@ -67,6 +68,7 @@ def converted(
     first = function.body[0]
     function.body = with_rest_inside(function.body, ends)
     ListsByAppend(_FLOW).visit(function)
+    note_bounds(function)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
@@ -180,7 +182,8 @@ class _Function(ast.NodeTransformer):
         parts, state = self._state([node], number)
         test = ast.Lambda(arguments_of(), self.visit(node.test))
         body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
-        call = ast.Expr(self._call("while_", test, name_of(body.name), state, self._site(node)))
+        bounds = [ast.Lambda(arguments_of(), self.visit(bound)) for bound in node.bounds]  # type: ignore[attr-defined]
+        call = ast.Expr(self._call("while_", test, name_of(body.name), state, self._site(node), *bounds))
         loop = located([*parts, body, call], node)
         return loop + (self.block(node.orelse) if node.orelse else [])
 
@@ -309,7 +312,7 @@ class _Function(ast.NodeTransformer):
             node.args = [name_of("__class__"), name_of(self._first)]
             return node
         if isinstance(node.func, ast.Name) and node.func.id in _OF_LISTS:
-            node.args = [_as_list(argument) for argument in node.args]
+            node.args = [as_list(argument) for argument in node.args]
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in REPLACED:
             node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
@@ -391,9 +394,3 @@ _OF_LISTS = ("list", "tuple", "sum", "min", "max")
 
 def _is_plain(index: ast.expr) -> bool:
     return not isinstance(index, (ast.Tuple, ast.Slice))
-
-
-def _as_list(argument: ast.expr) -> ast.expr:
-    if not isinstance(argument, ast.GeneratorExp):
-        return argument
-    return ast.copy_location(ast.ListComp(argument.elt, argument.generators), argument)

@@ -45,7 +45,7 @@ def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
 
 @kernel_translation("aten::frexp.Tensor")
 def frexp_with_kernel(self: Any) -> Any:
-    """``frexp`` as a custom node with a kernel (``kernels="always"``).
+    """``frexp`` as a custom node with a kernel.
 
     frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
     """

@@ -46,7 +46,7 @@ def gcd(self: Any, other: Any) -> Any:
 
 @kernel_translation("aten::gcd")
 def gcd_with_kernel(self: Any, other: Any) -> Any:
-    """``gcd`` as a custom node with a kernel (``kernels="always"``).
+    """``gcd`` as a custom node with a kernel.
 
     gcd(Tensor self, Tensor other) -> Tensor
     """

@@ -27,7 +27,7 @@ def lcm(self: Tensor, other: Tensor) -> Tensor:
 
 @kernel_translation("aten::lcm")
 def lcm_with_kernel(self: Any, other: Any) -> Any:
-    """``lcm`` as a custom node with a kernel (``kernels="always"``).
+    """``lcm`` as a custom node with a kernel.
 
     lcm(Tensor self, Tensor other) -> Tensor
     """

@@ -122,7 +122,7 @@ def prims_remainder(self: Any, other: Any) -> Any:
 
 @kernel_translation("aten::remainder.Tensor")
 def remainder_with_kernel(self: Any, other: Any) -> Any:
-    """``remainder`` of floating-point tensors as a custom node with a kernel (``kernels="always"``).
+    """``remainder`` of floating-point tensors as a custom node with a kernel.
 
     remainder.Tensor(Tensor self, Tensor other) -> Tensor
     """
@@ -139,7 +139,7 @@ def remainder_body(a: Tensor, b: Tensor) -> Tensor:
 
 @kernel_translation("aten::fmod.Tensor")
 def fmod_with_kernel(self: Any, other: Any) -> Any:
-    """``fmod`` of floating-point tensors as a custom node with a kernel (``kernels="always"``).
+    """``fmod`` of floating-point tensors as a custom node with a kernel.
 
     fmod.Tensor(Tensor self, Tensor other) -> Tensor
     """

@@ -38,7 +38,7 @@ def bincount(self: Any, weights: Any = None, minlength: Any = 0) -> Any:
 
 @kernel_translation("aten::bincount")
 def bincount_with_kernel(self: Any, weights: Any = None, minlength: Any = 0) -> Any:
-    """``bincount`` as a custom node with a kernel (``kernels="always"``).
+    """``bincount`` as a custom node with a kernel.
 
     bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor
     """

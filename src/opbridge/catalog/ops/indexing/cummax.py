@@ -74,7 +74,7 @@ def cummax(self: Any, dim: int) -> Any:
 
 @kernel_translation("aten::cummax")
 def cummax_with_kernel(self: Any, dim: int) -> Any:
-    """``cummax`` as a custom node with a kernel (``kernels="always"``).
+    """``cummax`` as a custom node with a kernel.
 
     cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)
     """

@@ -33,7 +33,7 @@ def cummin(self: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 @kernel_translation("aten::cummin")
 def cummin_with_kernel(self: Any, dim: int) -> Any:
-    """``cummin`` as a custom node with a kernel (``kernels="always"``).
+    """``cummin`` as a custom node with a kernel.
 
     cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)
     """

@@ -97,7 +97,7 @@ def searchsorted_with_kernel(
     side: str | None = None,
     sorter: Any = None,
 ) -> Any:
-    """``searchsorted`` as a custom node with a kernel (``kernels="always"``).
+    """``searchsorted`` as a custom node with a kernel.
 
     searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None,
     Tensor? sorter=None) -> Tensor

@@ -59,7 +59,7 @@ def unique_consecutive(
 def unique_consecutive_with_kernel(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """``unique_consecutive`` of elements as a custom node with a kernel (``kernels="always"``); of slices as it is.
+    """``unique_consecutive`` of elements as a custom node with a kernel; of slices as it is.
 
     unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False,
     int? dim=None) -> (Tensor, Tensor, Tensor)

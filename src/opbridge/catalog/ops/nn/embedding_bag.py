@@ -114,7 +114,7 @@ def embedding_bag_with_kernel(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """The same as a custom node with a kernel (``kernels="always"``).
+    """The same as a custom node with a kernel.
 
     _embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0,
     bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor,

@@ -133,7 +133,7 @@ def _distances(x: Any, rows: Any, lags: Any, p: float) -> Any:
 
 @kernel_translation("aten::_pdist_forward")
 def pdist_with_kernel(self: Any, p: float = 2.0) -> Any:
-    """``_pdist_forward`` as a custom node with a kernel (``kernels="always"``), for norms without powers.
+    """``_pdist_forward`` as a custom node with a kernel, for norms without powers.
 
     _pdist_forward(Tensor self, float p=2.) -> Tensor
     """

@@ -62,7 +62,7 @@ def cumprod(self: Any, dim: int, *, dtype: int = -1) -> Any:
 
 @kernel_translation("aten::cumprod")
 def cumprod_with_kernel(self: Any, dim: int, *, dtype: int = -1) -> Any:
-    """``cumprod`` as a custom node with a kernel (``kernels="always"``).
+    """``cumprod`` as a custom node with a kernel.
 
     cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor
     """

@@ -49,7 +49,7 @@ def hash_tensor(self: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False,
 
 @kernel_translation("aten::hash_tensor")
 def hash_tensor_with_kernel(self: Any, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0) -> Any:
-    """``hash_tensor`` as a custom node with a kernel (``kernels="always"``).
+    """``hash_tensor`` as a custom node with a kernel.
 
     hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
 

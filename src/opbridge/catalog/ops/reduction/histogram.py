@@ -155,7 +155,7 @@ def _counted_between(self: Tensor, bins: int, low: Tensor | None = None, high: T
 def histogram_with_kernel(
     self: Any, bins: int = 100, *, range: Sequence[float] | None = None, weight: Any = None, density: bool = False
 ) -> Any:
-    """``histogram.bin_ct`` as a custom node with a kernel (``kernels="always"``).
+    """``histogram.bin_ct`` as a custom node with a kernel.
 
     histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None,
     bool density=False) -> (Tensor hist, Tensor bin_edges)
@@ -175,7 +175,7 @@ def body(
 
 @kernel_translation("aten::histc")
 def histc_with_kernel(self: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
-    """``histc`` as a custom node with a kernel (``kernels="always"``).
+    """``histc`` as a custom node with a kernel.
 
     histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
     """

@@ -64,7 +64,7 @@ def logcumsumexp(self: Any, dim: int) -> Any:
 
 @kernel_translation("aten::logcumsumexp")
 def logcumsumexp_with_kernel(self: Any, dim: int) -> Any:
-    """``logcumsumexp`` as a custom node with a kernel (``kernels="always"``).
+    """``logcumsumexp`` as a custom node with a kernel.
 
     logcumsumexp(Tensor self, int dim) -> Tensor
     """

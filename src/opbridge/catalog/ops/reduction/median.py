@@ -83,7 +83,7 @@ def nanmedian(self: Tensor) -> Tensor:
 
 @kernel_translation("aten::median.dim")
 def median_dim_with_kernel(self: Any, dim: int, keepdim: bool = False) -> Any:
-    """``median.dim`` as a custom node with a kernel (``kernels="always"``).
+    """``median.dim`` as a custom node with a kernel.
 
     median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
@@ -92,7 +92,7 @@ def median_dim_with_kernel(self: Any, dim: int, keepdim: bool = False) -> Any:
 
 @kernel_translation("aten::nanmedian.dim")
 def nanmedian_dim_with_kernel(self: Any, dim: int, keepdim: bool = False) -> Any:
-    """``nanmedian.dim`` as a custom node with a kernel (``kernels="always"``).
+    """``nanmedian.dim`` as a custom node with a kernel.
 
     nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
@@ -101,7 +101,7 @@ def nanmedian_dim_with_kernel(self: Any, dim: int, keepdim: bool = False) -> Any
 
 @kernel_translation("aten::median.default")
 def median_with_kernel(self: Any) -> Any:
-    """``median`` as a custom node with a kernel (``kernels="always"``).
+    """``median`` as a custom node with a kernel.
 
     median(Tensor self) -> Tensor
     """
@@ -110,7 +110,7 @@ def median_with_kernel(self: Any) -> Any:
 
 @kernel_translation("aten::nanmedian.default")
 def nanmedian_with_kernel(self: Any) -> Any:
-    """``nanmedian`` as a custom node with a kernel (``kernels="always"``).
+    """``nanmedian`` as a custom node with a kernel.
 
     nanmedian(Tensor self) -> Tensor
     """

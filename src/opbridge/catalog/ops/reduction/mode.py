@@ -39,7 +39,7 @@ def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Te
 
 @kernel_translation("aten::mode")
 def mode_with_kernel(self: Any, dim: int = -1, keepdim: bool = False) -> Any:
-    """``mode`` as a custom node with a kernel (``kernels="always"``).
+    """``mode`` as a custom node with a kernel.
 
     mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)
     """
