@@ -7,7 +7,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["calls_in", "display_name", "functional_target", "graph_modules", "overload_of", "target_key"]
+__all__ = [
+    "calls_in",
+    "display_name",
+    "functional_target",
+    "graph_modules",
+    "overload_of",
+    "target_key",
+    "values_outside",
+]
 
 
 def target_key(target: Any) -> Any:
@@ -45,6 +53,25 @@ def calls_in(program: torch.export.ExportedProgram) -> Iterator[torch.fx.Node]:
         for node in module.graph.nodes:
             if node.op == "call_function":
                 yield node
+
+
+def values_outside(program: torch.export.ExportedProgram) -> dict[torch.fx.Node, torch.fx.Node]:
+    """What each input of a branch or loop body is outside of it; for a loop, before the first iteration."""
+    found = {}
+    for module in graph_modules(program):
+        for node in module.graph.nodes:
+            if node.op == "call_function" and isinstance(node.target, torch._ops.HigherOrderOperator):
+                graphs = [arg for arg in node.args if isinstance(arg, torch.fx.Node) and arg.op == "get_attr"]
+                values = [value for arg in node.args if isinstance(arg, list | tuple) for value in arg]
+                for graph in graphs:
+                    inner = getattr(module, str(graph.target), None)
+                    if not isinstance(inner, torch.fx.GraphModule):
+                        continue
+                    inputs = inner.graph.find_nodes(op="placeholder")
+                    if len(inputs) == len(values):
+                        pairs = zip(inputs, values, strict=True)
+                        found.update({own: value for own, value in pairs if isinstance(value, torch.fx.Node)})
+    return found
 
 
 def overload_of(key: str) -> torch._ops.OpOverload:

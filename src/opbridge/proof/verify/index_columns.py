@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from opbridge.proof.verify.float64_call import base_name
+from opbridge.torch_graph.targets import calls_in, values_outside
 
 __all__ = ["OFFSETS", "index_columns"]
 
@@ -33,18 +34,30 @@ def index_columns(program: torch.export.ExportedProgram) -> Mapping[str, Mapping
         whole tensor, and :data:`OFFSETS` too.
     """
     found: dict[str, dict[int | None, Any]] = {}
-    for node in program.graph.nodes:
-        name = base_name(node.target) if node.op == "call_function" else ""
+    outside = values_outside(program)
+    for node in calls_in(program):
+        name = base_name(node.target)
         if name in _ROI_OPERATORS:
             counted, sources = node.args[0], _sources(node.args[1], 0)
         elif name in _BAGS:
             counted, sources = node.args[1], ((source, OFFSETS) for source, _ in _sources(node.args[2], None))
         else:
             continue
-        for source, column in sources:
+        for source, column in _inputs(sources, outside):
             if _shape(counted):
                 found.setdefault(source.name, {})[column] = _shape(counted)[0]
     return found
+
+
+def _inputs(
+    sources: Iterable[tuple[torch.fx.Node, int | None]], outside: Mapping[torch.fx.Node, torch.fx.Node]
+) -> Iterator[tuple[torch.fx.Node, int | None]]:
+    """The inputs of the program that the inputs of a branch or a loop are copied from."""
+    for source, column in sources:
+        if source in outside:
+            yield from _inputs(_sources(outside[source], column), outside)
+        else:
+            yield source, column
 
 
 def _sources(node: Any, column: int | None) -> Iterator[tuple[torch.fx.Node, int | None]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from opbridge.torch_graph.targets import values_outside
 
 __all__ = ["index_ranges"]
 
@@ -43,20 +46,24 @@ def index_ranges(program: torch.export.ExportedProgram) -> dict[str, int]:
     Only tables of a fixed size count. Inputs that are not indices are left out.
     """
     found: dict[str, int] = {}
+    inside = collections.defaultdict(list)
+    for inner, outer in values_outside(program).items():
+        inside[outer].append(inner)
     for node in program.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point and value.dtype is not torch.bool:
-            rows = min(_rows(node), default=None)
+            rows = min(_rows(node, inside), default=None)
             if rows:
                 found[node.name] = rows
     return found
 
 
-def _rows(index: torch.fx.Node) -> Iterator[int]:
-    """The number of rows of every table that ``index`` is used for."""
+def _rows(index: torch.fx.Node, inside: Mapping[torch.fx.Node, Sequence[torch.fx.Node]]) -> Iterator[int]:
+    """The number of rows of every table that ``index`` is used for, in branches and loops too."""
     waiting, seen = [index], {index}
     while waiting:
         current = waiting.pop()
+        waiting += inside.get(current, ())
         for user in current.users:
             rows = _table_rows(user, current)
             if rows is not None:

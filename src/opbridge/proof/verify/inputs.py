@@ -17,7 +17,7 @@ from opbridge.capture.capture import Captured
 from opbridge.errors import InputError
 from opbridge.kernels.dtypes import numpy_dtype
 from opbridge.proof.verify.fresh import LENGTHS, fresh_tensor, lengths_up_to
-from opbridge.proof.verify.index_columns import index_columns
+from opbridge.proof.verify.index_columns import OFFSETS, index_columns
 from opbridge.proof.verify.index_ranges import index_ranges
 from opbridge.proof.verify.sizes import Sizes
 
@@ -185,6 +185,18 @@ class InputSpecs:
                     values = lengths_up_to(values, self.sizes.base[size], sizes[size], random)
                 flat[item.position] = values
         return flat
+
+    def with_indices_of(self, flat: Sequence[Any], changed: Sequence[Any]) -> list[Any]:
+        """Changed inputs with the columns of the unchanged ones that are indices: an operator may not check them."""
+        kept = list(changed)
+        for item in self.inputs:
+            if OFFSETS in item.columns or None in item.columns:
+                kept[item.position] = flat[item.position]
+            elif item.columns:
+                columns = list(item.columns)
+                kept[item.position] = kept[item.position].clone()
+                kept[item.position][..., columns] = flat[item.position][..., columns]
+        return kept
 
     def _longest(self, example: torch.Tensor) -> str | None:
         """The dynamic size that is the maximum of positive integers; None if there is none."""

@@ -245,7 +245,9 @@ class CapturedReference:
         number, base, specs = 1, self.specs.sizes.base, self.specs
         positions = [item.position for item in specs.inputs if item.symbol is None]
         seeds = (specs.fresh(base, self._seed + seed, scale) for seed in range(1, _PATH_SEEDS + 1))
-        values = itertools.chain(seeds, varied(specs.fresh(base, self._seed, scale), positions))
+        start = specs.fresh(base, self._seed, scale)
+        changed = (specs.with_indices_of(start, flat) for flat in varied(start, positions))
+        values = itertools.chain(seeds, changed)
         candidates = itertools.chain(
             ((base, flat) for flat in values),
             ((sizes, specs.fresh(sizes, self._seed, scale)) for sizes in far_sizes(specs.sizes, specs.elements)),
