@@ -718,3 +718,17 @@ class StateOfACalledMethod(nn.Module):
         for i in range(n):
             x = x + self.step(i)
         return x, self.state * self.steps
+
+
+@program("Loop", cases=[(torch.rand(n, 2, 2),) for n in (3, 1, 6)], dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def inverses(x):
+    total = torch.eye(2)
+    for matrix in x:
+        total = torch.linalg.inv(matrix + 2 * torch.eye(2)) @ total
+    return total
+
+
+@program(cases=[([[0.2, -1.0], [3.0, 0.5], [-1.0, 2.0]],), ([[2.0, 2.0], [-3.0, 0.0], [0.0, 9.0]],)])
+def lists_in_an_index(x):
+    rows, columns = (indices.tolist() for indices in torch.where(x > 0))
+    return x[None, rows].sum(1), x[rows, columns, None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
+from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.targets import graph_modules, target_key
 
 __all__ = ["CHECKS", "remove_checks"]
@@ -33,6 +34,19 @@ def remove_checks(program: torch.export.ExportedProgram) -> None:
         module.graph.eliminate_dead_code()
         module.recompile()
     _drop_unused_tokens(program)
+    _drop_empty_constants(program)
+
+
+def _drop_empty_constants(program: torch.export.ExportedProgram) -> None:
+    """Remove constants without data, such as what ``linalg.inv`` in a loop makes for its assertion."""
+    signature = program.graph_signature
+    unused = {node.name: node for node in program.graph.find_nodes(op="placeholder") if not node.users}
+    for name, target in signature.inputs_to_lifted_tensor_constants.items():
+        if name in unused and is_fake(program.constants[target]):
+            program.graph.erase_node(unused[name])
+            del program.constants[target]
+            signature.input_specs[:] = [spec for spec in signature.input_specs if spec.arg.name != name]
+            program.graph_module.recompile()
 
 
 def _bypass_ordered_checks(graph: torch.fx.Graph) -> None:

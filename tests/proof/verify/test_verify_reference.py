@@ -132,3 +132,10 @@ def test_a_reference_is_run_without_the_weights_that_nothing_reads() -> None:
     model = model_of_proto(make_model(nodes, inputs, {"y": ("FLOAT", [1]), "z": ("FLOAT", [1])}, initializers=weights))
     assert set(_inlined(model).graph.initializers) == {"one", "two", "given"}
     assert set(model.graph.initializers) == {"one", "two", "given", "unread"}
+
+
+def test_a_view_of_a_result_that_has_another_layout_than_in_the_capture() -> None:
+    layer = torch.nn.LSTM(5, 3, batch_first=True)
+    x = torch.randn(2, 6, 5)
+    found = run(lambda x: layer(x)[0].contiguous().view(12, 3), x)
+    assert close(found.float64[0], layer.double()(x.double())[0].reshape(12, 3))

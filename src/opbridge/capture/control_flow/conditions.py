@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from opbridge.capture.constants import known_value
-from opbridge.capture.control_flow.rows import has_rows, length
+from opbridge.capture.control_flow.rows import has_rows, length, stacked
 from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import constant_of, is_tracing, is_unknown
@@ -108,6 +108,7 @@ class Indices:
 
     def __getitem__(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         """The index."""
+        key = tuple(stacked(one)[0] if has_rows(one) else one for one in key)
         if not self._written and not any(isinstance(index, Tensor) for index in key):
             return key
         return tuple(as_scalar(one, torch.int64) if isinstance(one, torch.SymInt) else one for one in key)

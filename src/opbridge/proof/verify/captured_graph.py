@@ -22,6 +22,7 @@ from opbridge.proof.verify.float64_call import (
     SOLVERS,
     base_name,
     has_jump,
+    in_any_layout,
     low_precision,
     merge_decisions,
     tensors,
@@ -251,15 +252,13 @@ class _Walk:
                 flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
                 return [values[item] if isinstance(item, torch.fx.Node) else Pair(item, item) for item in flat]
             pair = next(remaining) if node.op == "placeholder" else self.node(module, node, values, path)
-            values[node] = pair
+            values[node] = pair if node in last_use else Pair(None)
             self.depth += nesting_change(node)
             if self.watch is not None and not path and not self.depth and node.op == "call_function":
                 self.watch(node.name, pair.own, pair.float64_value, pair.random)
             for used in node.all_input_nodes:
                 if last_use[used] is node:
                     del values[used]
-            if node not in last_use:
-                values[node] = Pair(None)
         return []
 
     def node(
@@ -269,7 +268,7 @@ class _Walk:
         if node.op == "get_attr":
             return self.attribute(_attribute(module, str(node.target)))
         args, kwargs = _resolve(node, lambda used: values[used].own)
-        target: Any = node.target
+        target: Any = in_any_layout(node.target)
         if node.op == "call_module":
             return Pair(_attribute(module, str(target))(*args, **kwargs))
         random = any(values[used].random for used in node.all_input_nodes)
