@@ -32,6 +32,30 @@ def windowed(x: torch.Tensor) -> torch.Tensor:
     return x * torch.tensor(window, dtype=x.dtype)[:, None]
 
 
+def shifted_anchors(x: torch.Tensor) -> torch.Tensor:
+    anchors = np.zeros((0, 2))
+    for level in (1, 2):
+        shape = (np.array(x.shape) + 2**level - 1) // (2**level)
+        columns, rows = np.meshgrid(
+            (np.arange(0, shape[1]) + 0.5) * 2**level, (np.arange(0, shape[0]) + 0.5) * 2**level
+        )
+        anchors = np.append(anchors, np.vstack((columns.ravel(), rows.ravel())).transpose(), axis=0)
+    return torch.from_numpy(anchors.astype(np.float32)) + x.mean()
+
+
+def with_size_arrays(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    sizes = np.array(x.shape)
+    half, padded = sizes // 2, sizes + (4 - sizes % 4) % 4
+    ends = x[: half[0], : half.max()], x.new_ones(tuple(padded)), x.reshape(np.prod(sizes)), x.reshape(sizes.prod())
+    return (
+        *ends,
+        torch.from_numpy(sizes),
+        torch.tensor(sizes / 2),
+        torch.as_tensor(np.sqrt(sizes)),
+        torch.from_numpy(sizes > 5),
+    )
+
+
 MODELS: dict[str, Model] = {
     "fmod": lambda x: x[: int(np.fmod(x.shape[0], 4)) + 1],
     "fmod of a negative number": lambda x: x[int(np.fmod(-x.shape[0], 4)) - 1 :],
@@ -50,6 +74,8 @@ MODELS: dict[str, Model] = {
     "tril": lambda x: x @ x.T * torch.from_numpy(np.tril(np.ones((x.shape[0],) * 2))),
     "window": windowed,
     "reflected": reflected,
+    "arrays of sizes": with_size_arrays,
+    "anchors": shifted_anchors,
 }
 
 

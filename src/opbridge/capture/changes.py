@@ -15,7 +15,7 @@ from opbridge.findings import capture_failed
 from opbridge.torch_graph.cached_functions import hashed_size
 from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out
-from opbridge.torch_graph.numpy_sizes import computes_with_numpy
+from opbridge.torch_graph.numpy_sizes import needs_numpy
 from opbridge.torch_graph.python_sizes import converts, tests_for_numbers
 from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
 
@@ -83,7 +83,7 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
             checks = lines_to_leave_out(failure.__cause__, failure.lines) - changes.checks
             if files:
                 changes.files |= files
-            elif not changes.numpy and any(map(computes_with_numpy, lines)):
+            elif not changes.numpy and needs_numpy(failure.__cause__, lines):
                 changes.numpy = True
             elif changes.uncached is None and hashed_size(failure.__cause__) is not None:
                 changes.uncached = failure

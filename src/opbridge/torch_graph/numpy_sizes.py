@@ -14,7 +14,7 @@ import importlib
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from opbridge.torch_graph.short_quotients import short_quotients
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["computes_with_numpy", "dynamic_numpy"]
+__all__ = ["dynamic_numpy", "needs_numpy"]
 
 _FOLDER = str(Path(np.__file__).parent)
 _DYNAMIC = (torch.SymInt, torch.SymFloat)
@@ -35,9 +35,10 @@ _METHODS = ("accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "re
 """What a ufunc has besides a function."""
 
 
-def computes_with_numpy(line: SourceLine) -> bool:
-    """Whether a line calls a function of NumPy, or is one of NumPy's own lines."""
-    return re.search(r"\b(np|numpy)\.\w+\(", line.text) is not None or line.file.startswith(_FOLDER)
+def needs_numpy(error: BaseException | None, lines: Iterable[SourceLine]) -> bool:
+    """Whether a capture failed in a function of NumPy, or with an array of sizes, which NumPy takes for objects."""
+    calls = (re.search(r"\b((np|numpy)\.\w+|from_numpy)\(", line.text) for line in lines)
+    return any(calls) or any(line.file.startswith(_FOLDER) for line in lines) or "numpy.object_" in str(error)
 
 
 @contextlib.contextmanager
@@ -102,6 +103,9 @@ def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(own)
     def function(*args: Any, **kwargs: Any) -> Any:
+        if name in _OF_SIZES and len(args) == 1 and not kwargs and _are_sizes(args[0]):
+            return np.fromiter(args[0], object, len(args[0])).view(_Sizes)
+        args, kwargs = pytree.tree_map_only(_Sizes, _without_array, (args, kwargs))
         leaves = pytree.tree_leaves((args, kwargs))
         if not any(isinstance(leaf, (*_DYNAMIC, _array())) for leaf in leaves):
             return own(*args, **kwargs)
@@ -132,12 +136,55 @@ def _static_length(own: Callable[..., int]) -> Callable[..., int]:
 def _from_numpy(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def from_numpy(array: Any) -> Any:
+        array = _as_array(array) if isinstance(array, _Sizes) else array
         return array.tensor if isinstance(array, _array()) else own(array)
 
     return from_numpy
 
 
+class _Sizes(np.ndarray):
+    """An array of dynamic sizes, as in ``np.array(x.shape[2:])``: NumPy computes with them one by one.
+
+    What is not computed with integers is an array of torch._numpy.
+    """
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        own = _OF_NUMBERS.get(ufunc.__name__)
+        numbers = all(isinstance(one, (*_NUMBERS, np.integer, np.ndarray)) for one in inputs)
+        if own is not None and method == "__call__" and numbers and not options:
+            plain = [one.view(np.ndarray) if isinstance(one, _Sizes) else one for one in inputs]
+            result: Any = np.frompyfunc(own, len(inputs), 1)(*plain)
+            return result.view(_Sizes) if isinstance(result, np.ndarray) else result
+        if own is not None and method == "reduce" and self.ndim == 1:
+            return functools.reduce(own, self)
+        function = getattr(_torch_numpy(), ufunc.__name__)
+        return function(*(_as_array(one) if isinstance(one, _Sizes) else one for one in inputs), **options)
+
+    def astype(self, dtype: Any, *arguments: Any, **options: Any) -> Any:
+        """Sizes stay sizes as integers of any type."""
+        return self.copy() if np.issubdtype(np.dtype(dtype), np.integer) else _as_array(self).astype(dtype)
+
+
+def _are_sizes(values: Any) -> bool:
+    """Whether a sequence consists of integers, of which one is dynamic."""
+    is_flat = isinstance(values, (list, tuple)) and all(type(value) in (int, torch.SymInt) for value in values)
+    return is_flat and any(isinstance(value, torch.SymInt) for value in values)
+
+
+def _without_array(sizes: Any) -> Any:
+    """The sizes as a tuple, as torch._numpy and the functions of numbers take them."""
+    return tuple(sizes.tolist()) if sizes.ndim == 1 else _as_array(sizes)
+
+
+def _as_array(sizes: Any) -> Any:
+    numbers = list(sizes.flat)
+    is_float = any(isinstance(number, (float, torch.SymFloat)) for number in numbers)
+    dtype = torch.float64 if is_float else torch.int64
+    return _array()(torch.stack([torch.full((), number, dtype=dtype) for number in numbers]).reshape(sizes.shape))
+
+
 def _as_tensors(values: Any) -> Any:
+    values = pytree.tree_map_only(_Sizes, _as_array, values)
     return pytree.tree_map_only(_array(), operator.attrgetter("tensor"), values)
 
 
@@ -193,6 +240,8 @@ def _sequence(values: Any) -> Any:
         raise TypeError(type(values))
     return values
 
+
+_OF_SIZES = ("array", "asarray", "asanyarray")
 
 _ALIASES: Mapping[str, str] = {"asanyarray": "asarray", "concat": "concatenate", "permute_dims": "transpose"}
 """Functions of NumPy that torch._numpy has under another name."""
