@@ -56,6 +56,25 @@ def with_size_arrays(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+def proposals(x: torch.Tensor) -> torch.Tensor:
+    """The layer of a two-stage detector in NumPy."""
+    scores, boxes = x[:, 0].detach().cpu().numpy(), np.asarray(x)
+    widths, heights = np.exp(boxes[:, 1::3]) * 8.0, np.exp(boxes[:, 2::3])
+    found = np.zeros((boxes.shape[0], 2), dtype=boxes.dtype)
+    found[:, 0::2], found[:, 1::2] = widths, heights
+    found = np.clip(found, 0.5, 30)
+    keep = np.where((found[:, 0] > 1) & (found[:, 1] > 0.2))[0]
+    order = scores[keep].ravel().argsort()[::-1]
+    rows = found[keep, :][order, :].astype(np.float32, copy=False)
+    return torch.from_numpy(np.hstack((np.zeros((rows.shape[0], 1), dtype=np.float32), rows)))
+
+
+def normalized(x: torch.Tensor) -> torch.Tensor:
+    array = (x * 2).detach().numpy()
+    statistics = np.stack([array.mean(axis=0), array.std(axis=0)])
+    return x * torch.tensor(statistics).sum(0) + float(np.pi)
+
+
 MODELS: dict[str, Model] = {
     "fmod": lambda x: x[: int(np.fmod(x.shape[0], 4)) + 1],
     "fmod of a negative number": lambda x: x[int(np.fmod(-x.shape[0], 4)) - 1 :],
@@ -74,12 +93,14 @@ MODELS: dict[str, Model] = {
     "tril": lambda x: x @ x.T * torch.from_numpy(np.tril(np.ones((x.shape[0],) * 2))),
     "window": windowed,
     "reflected": reflected,
+    "proposals": proposals,
+    "statistics": normalized,
     "arrays of sizes": with_size_arrays,
     "anchors": shifted_anchors,
 }
 
 
-@pytest.mark.quick("fmod of a negative", "reflected", "arange in float32", every=3)
+@pytest.mark.quick("fmod of a negative", "reflected", "arange in float32", "proposals", every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_size_stays_dynamic(name: str) -> None:
     model = MODELS[name]

@@ -1,9 +1,9 @@
-"""NumPy's functions of dynamic sizes, as parts of a captured program.
+"""NumPy's functions of dynamic sizes and of tensors, as parts of a captured program.
 
 ``np.fmod(n, 2)`` and ``np.arange(n)`` need integers, so that NumPy makes a dynamic size ``n`` constant or fails. Inside
 :func:`dynamic_numpy`, a function of numbers computes with the size, and a function that makes or takes an array of a
-dynamic size is that of ``torch._numpy``: NumPy's functions, implemented with torch operators, with NumPy's dtypes.
-Dynamo captures NumPy in the same way; there is no public access to them without Dynamo.
+dynamic size, or of a tensor, is that of ``torch._numpy``: NumPy's functions, implemented with torch operators, with
+NumPy's dtypes. Dynamo captures NumPy in the same way; there is no public access to them without Dynamo.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.short_quotients import short_quotients
 from opbridge.torch_graph.sources import SourceLine
 
@@ -38,7 +39,11 @@ _METHODS = ("accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "re
 def needs_numpy(error: BaseException | None, lines: Iterable[SourceLine]) -> bool:
     """Whether a capture failed in a function of NumPy, or with an array of sizes, which NumPy takes for objects."""
     calls = (re.search(r"\b((np|numpy)\.\w+|from_numpy)\(", line.text) for line in lines)
-    return any(calls) or any(line.file.startswith(_FOLDER) for line in lines) or "numpy.object_" in str(error)
+    return (
+        any(calls)
+        or any(line.file.startswith(_FOLDER) for line in lines)
+        or re.search(r"numpy\.object_|\.numpy\(\)", str(error)) is not None
+    )
 
 
 @contextlib.contextmanager
@@ -62,6 +67,7 @@ def dynamic_numpy(active: bool) -> Iterator[None]:
         # torch calls no mode for from_numpy, and asks an index for its length before it calls one.
         stack.enter_context(_replacing(torch, "from_numpy", _from_numpy))
         stack.enter_context(_replacing(_array(), "__len__", _static_length))
+        stack.enter_context(_replacing(_array(), "astype", _astype))
         stack.enter_context(_Arrays())
         yield
 
@@ -85,6 +91,10 @@ def _torch_numpy() -> Any:
     return importlib.import_module("torch._numpy")
 
 
+def _dtype_type() -> Any:
+    return importlib.import_module("torch._numpy._dtypes").DType
+
+
 def _array() -> Any:
     return _torch_numpy().ndarray
 
@@ -106,8 +116,9 @@ def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         if name in _OF_SIZES and len(args) == 1 and not kwargs and _are_sizes(args[0]):
             return np.fromiter(args[0], object, len(args[0])).view(_Sizes)
         args, kwargs = pytree.tree_map_only(_Sizes, _without_array, (args, kwargs))
+        args, kwargs = pytree.tree_map_only(torch.Tensor, _as_own_array, (args, kwargs))
         leaves = pytree.tree_leaves((args, kwargs))
-        if not any(isinstance(leaf, (*_DYNAMIC, _array())) for leaf in leaves):
+        if not any(isinstance(leaf, (*_DYNAMIC, _array(), _dtype_type())) for leaf in leaves):
             return own(*args, **kwargs)
         if of_numbers is not None and not kwargs and all(isinstance(leaf, _NUMBERS) for leaf in leaves):
             with contextlib.suppress(TypeError):  # A sequence of numbers, or another number of arguments.
@@ -130,6 +141,17 @@ def _static_length(own: Callable[..., int]) -> Callable[..., int]:
         return own(array)
 
     return length
+
+
+@functools.cache
+def _astype(own: Callable[..., Any]) -> Callable[..., Any]:
+    """``astype`` of arrays, which always copies: torch._numpy refuses other options."""
+
+    @functools.wraps(own)
+    def astype(array: Any, dtype: Any, *arguments: Any, **options: Any) -> Any:
+        return own(array, dtype)
+
+    return astype
 
 
 @functools.cache
@@ -183,6 +205,11 @@ def _as_array(sizes: Any) -> Any:
     return _array()(torch.stack([torch.full((), number, dtype=dtype) for number in numbers]).reshape(sizes.shape))
 
 
+def _as_own_array(tensor: torch.Tensor) -> Any:
+    """A tensor of the capture as an array in the same memory; another tensor as it is."""
+    return _array()(tensor.detach()) if is_fake(tensor) else tensor
+
+
 def _as_tensors(values: Any) -> Any:
     values = pytree.tree_map_only(_Sizes, _as_array, values)
     return pytree.tree_map_only(_array(), operator.attrgetter("tensor"), values)
@@ -207,6 +234,8 @@ class _Arrays(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         args, kwargs = _as_tensors((args, kwargs or {}))
+        if func is torch.Tensor.numpy and is_fake(args[0]):
+            return _as_own_array(args[0])
         return func(*args, **kwargs)
 
 
