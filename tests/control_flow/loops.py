@@ -728,6 +728,11 @@ def inverses(x):
     return total
 
 
+@program(cases=[(torch.rand(n, 2),) for n in (3, 1, 6)], dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def range_as_an_old_tensor(x):
+    return x[torch.LongTensor(range(x.shape[0]))] * torch.tensor(range(x.shape[0]), dtype=torch.float32)[:, None]
+
+
 @program(cases=[([[0.2, -1.0], [3.0, 0.5], [-1.0, 2.0]],), ([[2.0, 2.0], [-3.0, 0.0], [0.0, 9.0]],)])
 def lists_in_an_index(x):
     rows, columns = (indices.tolist() for indices in torch.where(x > 0))

@@ -13,7 +13,7 @@ import torch
 from verify_models import Function, captured, onnx_model, session
 
 import opbridge
-from opbridge.proof.verify.fresh import EXAMPLE_RANGE, EXAMPLE_VALUES, WIDE_RANGE, fresh_tensor
+from opbridge.proof.verify.fresh import EXAMPLE_RANGE, EXAMPLE_ROWS, EXAMPLE_VALUES, WIDE_RANGE, fresh_tensor
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy, to_torch
 from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.reference_captured import CapturedReference
@@ -337,6 +337,28 @@ def test_numbers_of_images_among_floats_stay_in_the_batch(function: Any, of_rows
         assert bool((numbers == numbers.round()).all())
         if of_rows:
             assert bool((rois[:, 3:] >= rois[:, 1:3]).all())
+
+
+BOXES = torch.tensor([[0, 0, 9, 2], [7, 1, 9, 9], [1, 6, 3, 8]])
+
+
+def test_rows_of_the_example_are_repeated() -> None:
+    found = fresh_tensor(BOXES, (5, 4), np.random.default_rng(0), EXAMPLE_ROWS)
+    assert found.tolist() == BOXES[[1, 2, 0, 1, 2]].tolist()
+
+
+@pytest.mark.slow
+def test_a_model_that_takes_only_whole_boxes_is_verified_at_other_sizes(tmp_path: Path) -> None:
+    def crops(image: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for box in boxes:
+            left, top, right, bottom = [int(edge) for edge in box]
+            rows.append(torch.nn.functional.interpolate(image[:, :, top:bottom, left:right], size=(4, 4)))
+        return torch.cat(rows)
+
+    args = (torch.rand(1, 1, 9, 9), BOXES)
+    bundle = opbridge.export(crops, args, path=tmp_path / "bundle", dynamic_shapes=({}, {0: Dim("n")}))
+    assert bundle.verified
 
 
 def test_a_fault_in_the_last_row_of_a_table_shows() -> None:

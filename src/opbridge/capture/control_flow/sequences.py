@@ -331,6 +331,8 @@ def _tolist(original: Callable[..., Any], tensor: Tensor) -> Any:
 
 
 def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
+    if isinstance(data, Steps):
+        return torch.arange(data.start, data.stop, data.step, **options)
     if not has_rows(data):
         return original(data, **options)
     values, are_numbers = stacked(data)
@@ -340,6 +342,8 @@ def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
 
 def _typed(dtype: torch.dtype, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     data = arguments[0] if len(arguments) == 1 and not options else None
+    if isinstance(data, Steps):
+        return _tensor(original, data, dtype=dtype)
     return torch.as_tensor(data, dtype=dtype) if isinstance(data, (list, tuple)) else original(*arguments, **options)
 
 

@@ -11,7 +11,15 @@ import torch
 
 from opbridge.proof.verify.index_columns import OFFSETS
 
-__all__ = ["EXAMPLE_RANGE", "EXAMPLE_VALUES", "LENGTHS", "WIDE_RANGE", "fresh_tensor", "lengths_up_to"]
+__all__ = [
+    "EXAMPLE_RANGE",
+    "EXAMPLE_ROWS",
+    "EXAMPLE_VALUES",
+    "LENGTHS",
+    "WIDE_RANGE",
+    "fresh_tensor",
+    "lengths_up_to",
+]
 
 WIDE_RANGE = 0
 """Constant integer examples (zeros, ones, a count) get other values too, indices any row of their table."""
@@ -21,6 +29,8 @@ EXAMPLE_VALUES = 2
 """The example's own values in random order, for models that refuse all other values."""
 LENGTHS = 3
 """The same, but integers whose maximum is a dynamic size count up to the new size: the lengths of padded sequences."""
+EXAMPLE_ROWS = 4
+"""The example's rows and columns, repeated, for models that take only what belongs together, such as whole boxes."""
 
 _MOST_VALUES = 1 << 16
 _CHANNELS, _SHORTEST_SIDE = (1, 3, 4), 8
@@ -53,6 +63,8 @@ def fresh_tensor(
             numbers ascend.
     """
     source = example.detach().cpu()
+    if scale == EXAMPLE_ROWS and 0 not in source.shape:
+        return _repeated(source, shape).to(example.device)
     if columns:
         return _with_indices(source, shape, random, scale, columns).to(source.dtype).to(example.device)
     if source.is_complex():
@@ -65,6 +77,14 @@ def fresh_tensor(
     else:
         values = _integers(source.numpy(), shape, random, scale, rows)
     return torch.from_numpy(np.ascontiguousarray(values)).to(source.dtype).to(example.device).reshape(shape)
+
+
+def _repeated(source: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """The elements after the first, and from the first on again, along each axis of another size."""
+    for axis, (old, new) in enumerate(zip(source.shape, shape, strict=True)):
+        if old != new:
+            source = source.index_select(axis, (torch.arange(new) + 1) % old)
+    return source.clone()
 
 
 def lengths_up_to(values: torch.Tensor, size: int, new: int, random: np.random.Generator) -> torch.Tensor:

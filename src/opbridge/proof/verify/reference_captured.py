@@ -20,7 +20,7 @@ from opbridge.proof.bisect.intermediates import CapturedValues
 from opbridge.proof.verify.captured_graph import CapturedGraph, Observer, PairRun
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
-from opbridge.proof.verify.fresh import EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
+from opbridge.proof.verify.fresh import EXAMPLE_ROWS, EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
 from opbridge.proof.verify.inputs import InputSpecs, to_numpy
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.judgement import Judgement
@@ -350,7 +350,7 @@ class CapturedReference:
         text = ", ".join(f"{key}={value}" for key, value in self._named(other).items())
         reasons: list[str] = []
         outside: Case | None = None
-        for values in dict.fromkeys((scale, EXAMPLE_VALUES, LENGTHS)):
+        for values in dict.fromkeys((scale, EXAMPLE_VALUES, LENGTHS, EXAMPLE_ROWS)):
             try:
                 case = self._case(name, sizes, self.specs.fresh(sizes, self._seed + len(refused), values))
             except _ProgramRefuses as error:
