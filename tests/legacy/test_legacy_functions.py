@@ -332,7 +332,7 @@ class ReadsNumbers(Function):
 class ReadsMemory(Function):
     @staticmethod
     def forward(ctx, x):
-        return torch.from_numpy(x.numpy().repeat(2, axis=0))
+        return x.repeat(2, 1) + 0 * x.data_ptr()
 
     @staticmethod
     def symbolic(g, x):

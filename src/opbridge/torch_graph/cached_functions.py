@@ -146,7 +146,7 @@ def _origin(value: Any) -> str:
     if issubclass(kind, types.ModuleType):
         name = vars(value).get("__name__")
     else:
-        name = value.__module__ if issubclass(kind, type) or kind in _FUNCTIONS else None
+        name = getattr(value, "__module__", None) if issubclass(kind, type) or kind in _FUNCTIONS else None
     return name if isinstance(name, str) else ""
 
 

@@ -290,10 +290,13 @@ def _numbers_in_rows(images: torch.Tensor, rois: torch.Tensor, ids: torch.Tensor
 
 
 def _numbers_in_a_branch(images: torch.Tensor, rois: torch.Tensor, ids: torch.Tensor) -> Any:
-    from torchvision.ops import roi_align, roi_pool
+    def aligned(images: torch.Tensor, rois: torch.Tensor) -> Any:
+        return torch.ops.torchvision.roi_align(images, rois[1:].clone(), 1.0, 2, 2, -1, False)
 
-    aligned, pooled = (lambda a, b, pool=pool: pool(a, b[1:].clone(), 2) for pool in (roi_align, roi_pool))
-    return torch.cond(rois.sum() > 0, aligned, pooled, (images, rois))
+    def doubled(images: torch.Tensor, rois: torch.Tensor) -> Any:
+        return 2 * aligned(images, rois)
+
+    return torch.cond(rois.sum() > 0, aligned, doubled, (images, rois))
 
 
 def _numbers_apart(images: torch.Tensor, rois: torch.Tensor, ids: torch.Tensor) -> Any:
