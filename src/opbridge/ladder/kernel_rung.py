@@ -39,8 +39,9 @@ def uses_kernels_of_catalog(catalog: Catalog, engines: Sequence[Engine]) -> bool
     """
     if catalog.kernels == NEVER or not any(engine.takes_kernels for engine in engines):
         return False
-    # The mappings without a kernel were measured in ONNX Runtime, which computes each of their nodes for itself.
-    if catalog.kernels == AUTO and all(engine.joins_elementwise for engine in engines):
+    # Measured in ONNX Runtime, which computes each node of the other mappings for itself; another engine may need the
+    # library for the same nodes.
+    if catalog.kernels == AUTO and any(engine.joins_elementwise for engine in engines):
         return False
     try:
         find_compiler()

@@ -117,8 +117,8 @@ def export(
             detect NaN, and everything before them, are exact in both. "auto" is "absent" unless the verification meets
             NaN. ``special_values="require"`` implies "exact".
         kernels: Which operators run opbridge's own compiled kernels: "auto" for those that ONNX nodes can express only
-            as a function with loops, such as factorizations of matrices, and in ONNX Runtime for those that are at
-            least twice as fast with one, on tensors of at least 4096 elements, if a C++ compiler is installed; "always"
+            as a function with loops, such as factorizations of matrices, and for ONNX Runtime alone for those that are
+            at least twice as fast with one, on tensors of at least 4096 elements, if a C++ compiler is installed; "always"
             also on smaller tensors and for chains of elementwise nodes; "never" for none, so that no library is built
             unless you declared a kernel yourself.
         progress: A callback that receives the name of each stage as it begins.

@@ -9,9 +9,9 @@ from opbridge.errors import InputError
 __all__ = ["ALWAYS", "AUTO", "NEVER", "Kernels", "checked_kernels"]
 
 Kernels = Literal["auto", "never", "always"]
-"""``"auto"``: for operators that ONNX nodes can express only as a function with loops, such as factorizations; and in
-ONNX Runtime for large tensors, where a kernel is at least twice as fast as the nodes. ``"always"``: for tensors of any
-size, and for chains of elementwise nodes. ``"never"``: for none."""
+"""``"auto"``: for operators that ONNX nodes can express only as a function with loops, such as factorizations; and for
+ONNX Runtime alone for large tensors, where a kernel is at least twice as fast as the nodes. ``"always"``: for tensors
+of any size, and for chains of elementwise nodes. ``"never"``: for none."""
 
 AUTO: Kernels = "auto"
 NEVER: Kernels = "never"
