@@ -118,9 +118,9 @@ def export(
             NaN. ``special_values="require"`` implies "exact".
         kernels: Which operators run opbridge's own compiled kernels: "auto" for those that ONNX nodes can express only
             as a function with loops, such as factorizations of matrices, and for ONNX Runtime alone for those that are
-            at least twice as fast with one, on tensors of at least 4096 elements, if a C++ compiler is installed; "always"
-            also on smaller tensors and for chains of elementwise nodes; "never" for none, so that no library is built
-            unless you declared a kernel yourself.
+            at least twice as fast with one, on tensors of at least 4096 elements, if a C++ compiler is installed;
+            "always" also on smaller tensors and for chains of elementwise nodes; "never" for none, so that no library
+            is built unless you declared a kernel yourself.
         progress: A callback that receives the name of each stage as it begins.
 
     Raises:
