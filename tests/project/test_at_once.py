@@ -74,7 +74,7 @@ verified, errors = [], []
 
 class Refused(torch.nn.Module):
     def forward(self, x):
-        return torch.from_numpy(x.numpy())
+        return x + x.data_ptr()
 
 def run(number):
     try:
