@@ -46,7 +46,7 @@ from opbridge.torch_graph.library_checks import (
     without_checks,
 )
 from opbridge.torch_graph.mutated_parts import select_mutated_parts
-from opbridge.torch_graph.numpy_sizes import dynamic_numpy
+from opbridge.torch_graph.numpy_functions import dynamic_numpy
 from opbridge.torch_graph.python_sizes import dynamic_conversions
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
 

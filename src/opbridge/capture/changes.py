@@ -15,7 +15,7 @@ from opbridge.findings import capture_failed
 from opbridge.torch_graph.cached_functions import hashed_size
 from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out
-from opbridge.torch_graph.numpy_sizes import needs_numpy
+from opbridge.torch_graph.numpy_functions import needs_numpy
 from opbridge.torch_graph.python_sizes import converts, tests_for_numbers
 from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
 

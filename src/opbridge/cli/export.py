@@ -76,8 +76,8 @@ def register(commands: Commands) -> None:
         choices=("auto", "never", "always"),
         default="auto",
         help="opbridge's own compiled kernels; auto (default): for factorizations of matrices, for detection, and for "
-        "large tensors where a kernel is at least twice as fast as ONNX nodes; always: also for small tensors and "
-        "chains of elementwise nodes; never: no library is built",
+        "ONNX Runtime alone on large tensors where a kernel is at least twice as fast as ONNX nodes; always: also for "
+        "small tensors and chains of elementwise nodes; never: no library is built",
     )
     add_inputs(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of the inputs for verification")

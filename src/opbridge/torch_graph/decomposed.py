@@ -10,6 +10,8 @@ from unittest import mock
 
 import torch
 
+from opbridge.torch_graph.targets import in_any_layout
+
 __all__ = ["decomposed"]
 
 
@@ -30,7 +32,7 @@ def decomposed(
 
 @contextlib.contextmanager
 def _views_in_any_layout(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """Inside the block, ``view`` is ``reshape`` in the graph, which is the same where a view is possible."""
+    """Inside the block, ``view`` is ``reshape`` in the graph."""
     views = [
         node
         for module in program.graph_module.modules()
@@ -39,7 +41,7 @@ def _views_in_any_layout(program: torch.export.ExportedProgram) -> Iterator[None
     ]
     try:
         for node in views:
-            node.target = torch.ops.aten.reshape.default
+            node.target = in_any_layout(node.target)
         yield
     finally:
         for node in views:

@@ -12,6 +12,7 @@ __all__ = [
     "display_name",
     "functional_target",
     "graph_modules",
+    "in_any_layout",
     "overload_of",
     "target_key",
     "values_outside",
@@ -33,6 +34,15 @@ def functional_target(target: Any) -> Any:
     name = target._schema.name.split("::")[1]
     packet = getattr(getattr(torch.ops, target.namespace), name.removesuffix("_"), None) if name[-1] == "_" else None
     return getattr(packet, target._overloadname, target) if packet is not None else target
+
+
+def in_any_layout(target: Any) -> Any:
+    """``reshape`` for ``view``, which takes no tensor in another layout than in the capture; other targets as they are.
+
+    A real recurrent layer, for example, returns another layout than one without data; where a view is possible, the two
+    are the same.
+    """
+    return torch.ops.aten.reshape.default if target is torch.ops.aten.view.default else target
 
 
 def display_name(key: Any) -> str:

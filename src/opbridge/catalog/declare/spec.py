@@ -226,8 +226,8 @@ def kernel_translation(target: str) -> Callable[[F], F]:
     """Define an operator of the catalog, which has another mapping too, by custom nodes with kernels and bodies.
 
     It is used in place of the other mapping if the user exports with ``kernels="always"``, and by default for tensors
-    of at least 4096 elements. The kernel must be at least twice as fast as the nodes of the other mapping, by
-    ``benchmarks/catalog.py``.
+    of at least 4096 elements in ONNX Runtime. The kernel must be at least twice as fast as the nodes of the other
+    mapping, by ``benchmarks/catalog.py``.
     """
     _check_target(target, "kernel_translation")
 

@@ -22,7 +22,6 @@ from opbridge.proof.verify.float64_call import (
     SOLVERS,
     base_name,
     has_jump,
-    in_any_layout,
     low_precision,
     merge_decisions,
     tensors,
@@ -31,6 +30,7 @@ from opbridge.proof.verify.float64_call import (
 )
 from opbridge.torch_graph.internals import end_vmap
 from opbridge.torch_graph.random_numbers import own_random_numbers
+from opbridge.torch_graph.targets import in_any_layout
 from opbridge.torch_graph.vmap_regions import nesting_change
 
 __all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]

@@ -12,7 +12,6 @@ __all__ = [
     "SOLVERS",
     "base_name",
     "has_jump",
-    "in_any_layout",
     "jump_size",
     "low_precision",
     "merge_decisions",
@@ -98,14 +97,6 @@ def tensors(value: Any) -> list[torch.Tensor]:
 def base_name(target: Any) -> str:
     """An operator's name without its namespace and its overload; empty for anything else."""
     return target.name().split("::")[-1].split(".")[0] if isinstance(target, torch._ops.OpOverload) else ""
-
-
-def in_any_layout(target: Any) -> Any:
-    """``reshape`` for ``view``, which takes no tensor in another layout than in the capture; other targets as they are.
-
-    A real recurrent layer, for example, returns another layout than one without data.
-    """
-    return torch.ops.aten.reshape.default if target is torch.ops.aten.view.default else target
 
 
 def has_jump(target: Any) -> bool:

@@ -63,7 +63,8 @@ def _rows(index: torch.fx.Node, inside: Mapping[torch.fx.Node, Sequence[torch.fx
     waiting, seen = [index], {index}
     while waiting:
         current = waiting.pop()
-        waiting += inside.get(current, ())
+        waiting += [inner for inner in inside.get(current, ()) if inner not in seen]
+        seen.update(inside.get(current, ()))
         for user in current.users:
             rows = _table_rows(user, current)
             if rows is not None:

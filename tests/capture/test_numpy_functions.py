@@ -12,7 +12,7 @@ import torch
 import opbridge
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.torch_graph.numpy_sizes import dynamic_numpy
+from opbridge.torch_graph.numpy_functions import dynamic_numpy
 
 Model = Callable[[torch.Tensor], torch.Tensor]
 
