@@ -350,7 +350,8 @@ def _polynomial(target: str, function: Callable[..., Any]) -> Table:
 
 
 VIEWS: Table = {
-    "aten::as_strided": (lambda x: x.T.as_strided(x.shape, (1, x.shape[1])) + 1, one),
+    # Contiguous, because a view that nobody copies costs eager PyTorch nothing.
+    "aten::as_strided": (lambda x: x.T.as_strided(x.shape, (1, x.shape[1])).contiguous() + 1, one),
     "aten::as_strided_scatter": (
         lambda x, y: torch.as_strided_scatter(x, y, y.shape, (x.shape[1], 1)),
         lambda n: (square(n), square(n // 4)),

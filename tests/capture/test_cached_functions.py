@@ -118,6 +118,7 @@ MODELS = {
 }
 
 
+@pytest.mark.quick("method", every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_size_stays_dynamic(name: str) -> None:
     model = MODELS[name]()
@@ -127,6 +128,7 @@ def test_a_size_stays_dynamic(name: str) -> None:
         torch.testing.assert_close(captured.program.module()(x), model(x))
 
 
+@pytest.mark.slow
 def test_a_dict_has_the_keys_that_it_had() -> None:
     shared: dict[Any, Any] = {}
 

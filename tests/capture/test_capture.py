@@ -402,6 +402,7 @@ def test_a_model_in_training_mode_is_captured_for_inference() -> None:
     assert model.training
 
 
+@pytest.mark.slow
 def test_a_model_that_can_not_be_captured_names_the_users_line() -> None:
     def model(x: Tensor) -> Tensor:
         return x * float(f"{x.sum():.2f}")

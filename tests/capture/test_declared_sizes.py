@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from operator import index, truth
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import sympy
 import torch
 from torch.nn.functional import pad
 
+import opbridge
 from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError
 from opbridge.torch_graph.size_guards import SizeGuard
@@ -159,6 +161,7 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
 }
 
 
+@pytest.mark.quick("a rank", "marker", every=3)
 @pytest.mark.parametrize("case", RESTRICTED)
 def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     model, args, shapes, condition, fix = RESTRICTED[case]
@@ -178,6 +181,7 @@ def test_a_remainder_that_is_not_defined_at_every_size() -> None:
     assert [guard.fails({"L['x'].size()[0]": size}) for size in (8, 9, 4)] == [False, True, False]
 
 
+@pytest.mark.quick("a rank", "nested", every=3)
 @pytest.mark.parametrize("case", ["divisible", "two remainders", "limit", "one quotient", "nested", "a rank"])
 def test_the_fix_works_as_it_is_printed(case: str) -> None:
     model, args, shapes, _, _ = RESTRICTED[case]
@@ -199,6 +203,7 @@ def test_no_smaller_range_is_tried_that_the_condition_restricts_too(monkeypatch:
     assert len(tries) == 2
 
 
+@pytest.mark.quick("arithmetic", "not declared", every=3)
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_sizes_that_are_valid(case: str) -> None:
     model, args, shapes = ACCEPTED[case]
@@ -225,12 +230,14 @@ def of_sixteens(x: torch.Tensor) -> torch.Tensor:
     return (x.sum(0), x.sum(0) + 1)[truth(x.shape[0] % 16)]
 
 
+@pytest.mark.quick("rows1", every=3)
 @pytest.mark.parametrize("rows", ["rows", Dim.DYNAMIC])
 def test_a_remainder_is_zero_at_sizes_far_from_the_example(rows: Any) -> None:
     with pytest.raises(CaptureError, match=r"PyTorch accepts the size 16; .* requires .* % 16 != 0"):
         capture(of_sixteens, (X[:7],), dynamic_shapes={"x": {0: rows}})
 
 
+@pytest.mark.slow
 def test_a_condition_on_two_sizes_that_no_single_size_shows() -> None:
     found = capture(of_two_sizes, (X,), dynamic_shapes={"x": {0: "n", 1: "m"}})
     for shape in ((10, 4), (10, 3), (8, 4)):
@@ -269,6 +276,7 @@ def test_a_dimension_that_was_declared_from_one_is_right_at_one() -> None:
     assert torch.equal(captured.program.module(check_guards=False)(*at_one), WithBias()(*at_one))
 
 
+@pytest.mark.slow
 def test_a_dimension_that_was_declared_from_one_and_is_wrong_at_one() -> None:
     with pytest.raises(CaptureError, match=r"it needs x.shape\[0\] != 1"):
         capture(lambda x: x + (0, 1)[x.shape[0] in (1,)], (X,), dynamic_shapes={"x": {0: Dim("n", min=1)}})
@@ -284,6 +292,7 @@ def test_a_size_below_the_range_that_torch_concludes_may_be_right() -> None:
     capture(model, (torch.rand(1, 1, 8, 8),), dynamic_shapes={"x": {2: Dim.DYNAMIC}})
 
 
+@pytest.mark.quick("{'min': 1, 'max': 64}", every=3)
 @pytest.mark.parametrize("limits", [{}, {"min": 4}, {"min": 4, "max": 64}, {"min": 1, "max": 64}], ids=str)
 def test_windows_of_a_padded_size(limits: dict[str, int]) -> None:
     """torch asks whether nothing was padded, to know the strides."""
@@ -317,6 +326,7 @@ def test_stages_that_are_one_window_at_the_size_of_the_example() -> None:
         torch.testing.assert_close(program.module(check_guards=False)(x), model(x))
 
 
+@pytest.mark.slow
 def test_a_condition_that_holds_in_the_declared_range_is_no_restriction() -> None:
     """torch can't prove that a number of blocks of 256 is 1."""
 
@@ -346,6 +356,7 @@ def test_a_level_of_a_pyramid_may_have_the_size_one() -> None:
         torch.testing.assert_close(program(x), pyramid(x))
 
 
+@pytest.mark.slow
 def test_branches_that_agree_for_ones_only() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return (x + 1, x * 2)[index(x.shape[0] % 2)]
@@ -368,6 +379,7 @@ def test_a_number_of_parts_that_changes_nothing() -> None:
     torch.testing.assert_close(program(x), model(x))
 
 
+@pytest.mark.slow
 def test_branches_whose_results_differ_little() -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         correction = 1e-3 * x.softmax(0)
@@ -401,3 +413,38 @@ def test_axes_of_one_name_have_one_size_from_the_beginning() -> None:
     program = capture(model, (torch.ones(2, 1, 5), torch.ones(2)), dynamic_shapes=shapes).program.module()
     x, gain = torch.randn(3, 1, 4), torch.randn(3)
     torch.testing.assert_close(program(x, gain), model(x, gain))
+
+
+class Branches(torch.nn.Module):
+    """A branch on two sizes that no size alone decides."""
+
+    def __init__(self, condition: Any) -> None:
+        super().__init__()
+        self.condition = condition
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if self.condition(*x.shape) else x + 1
+
+
+PAIRS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
+    "equal": (lambda height, width: height == width, [(20, 900), (9, 9)]),
+    "larger": (lambda height, width: height > width, [(900, 20), (3, 4)]),
+    "a number and equal": (lambda height, width: height * width == 1369 and height == width, [(37, 37), (3, 4)]),
+    "a grid": (
+        lambda height, width: height // 14 * (width // 14) == 1369 and height == width,
+        [(518, 518), (518, 525)],
+    ),
+}
+
+
+@pytest.mark.quick("equal")
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_branch_on_two_sizes_that_differs_far_from_the_example(name: str, tmp_path: Path) -> None:
+    condition, shapes = PAIRS[name]
+    model, example = Branches(condition), torch.randn(20, 900)
+    bundle = opbridge.export(model, (example,), path=tmp_path / "bundle", dynamic_shapes=({0: "h", 1: "w"},))
+    assert bundle.verified
+    run = opbridge.load(bundle.path)
+    for shape in shapes:
+        x = torch.randn(shape)
+        torch.testing.assert_close(torch.from_numpy(run(x.numpy())[0]), model(x))

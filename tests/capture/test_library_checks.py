@@ -123,6 +123,7 @@ def test_checks_of_the_user_are_left_out_and_named() -> None:
     assert statement == "assert x.min() >= -100"
 
 
+@pytest.mark.slow
 def test_checks_of_distributions_are_left_out() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         normal = torch.distributions.Normal(x, x.exp(), validate_args=True)

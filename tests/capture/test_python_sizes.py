@@ -89,6 +89,7 @@ MODELS: dict[str, Model] = {
 }
 
 
+@pytest.mark.quick("sqrt", "a power of two", every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_size_stays_dynamic(name: str) -> None:
     model, x = MODELS[name], torch.randn(7, 3)
@@ -143,6 +144,7 @@ def test_a_file_in_which_the_replacement_does_not_help() -> None:
     assert float is builtins.float
 
 
+@pytest.mark.slow
 def test_in_the_engine(tmp_path: Path) -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         names = ("float", "int", "sqrt", "as_tensor", "as_tensor of a list", "linspace to size", "a size")

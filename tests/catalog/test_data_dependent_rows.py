@@ -41,6 +41,7 @@ LAYERS: dict[str, tuple[Callable[[], Callable[[torch.Tensor], torch.Tensor]], in
 }
 
 
+@pytest.mark.quick("batch normalization of rows", "instance normalization by running statistics", every=3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_on_the_rows_that_are_kept(name: str) -> None:
     make, rank = LAYERS[name]
@@ -76,6 +77,7 @@ def attention(causal: bool, masked: bool) -> Callable[[torch.Tensor, torch.Tenso
     return model
 
 
+@pytest.mark.quick("True-False", every=3)
 @pytest.mark.parametrize(("causal", "masked"), [(False, False), (True, False), (False, True)])
 def test_attention_of_a_length_that_depends_on_data(causal: bool, masked: bool) -> None:
     def inputs(*lengths: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -86,6 +88,7 @@ def test_attention_of_a_length_that_depends_on_data(causal: bool, masked: bool) 
         trip.check(*inputs(*lengths))
 
 
+@pytest.mark.quick("MultiheadAttention", every=3)
 @pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer"])
 def test_a_layer_with_attention_of_a_length_that_depends_on_data(layer: str) -> None:
     class Model(nn.Module):

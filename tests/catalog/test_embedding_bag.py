@@ -28,6 +28,7 @@ class Bag(torch.nn.Module):
         return self.bag(indices, per_sample_weights=weights)
 
 
+@pytest.mark.quick("mean-None", every=3)
 @pytest.mark.parametrize("padding", [None, 3], ids=str)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_one_size_are_reduced(mode: str, padding: int | None, tmp_path: Path) -> None:
@@ -47,6 +48,7 @@ def test_weights_of_the_samples(tmp_path: Path) -> None:
     assert bundle.verified, bundle.verification
 
 
+@pytest.mark.slow
 def test_an_unknown_number_of_indices_for_a_maximum(tmp_path: Path) -> None:
     bundle = opbridge.export(Bag(mode="max"), (BAGS,), path=tmp_path / "bundle", dynamic_shapes=({1: "indices"},))
     assert bundle.verified, bundle.verification

@@ -57,6 +57,7 @@ def test_short_transforms_are_products(name: str, tmp_path: Path) -> None:
     assert not types & {"DFT", "ScatterND", "Cast"}, types
 
 
+@pytest.mark.quick("rfft", every=3)
 @pytest.mark.parametrize("name", LONG)
 def test_long_transforms_stay(name: str, tmp_path: Path) -> None:
     assert "DFT" in node_types(*LONG[name], tmp_path)

@@ -87,6 +87,16 @@ CASES: dict[str, tuple[str, list[Case]]] = {
     "fmod": ("opbridge::Fmod", divisions(torch.fmod)),
     "gcd": ("opbridge::Gcd", multiples(torch.gcd)),
     "lcm": ("opbridge::Lcm", multiples(torch.lcm)),
+    "erfc": (
+        "opbridge::Erfc",
+        [
+            *((torch.erfc, (NUMBERS.to(dtype),)) for dtype in (torch.float32, torch.float64, torch.float16)),
+            (torch.erfc, (torch.linspace(-6, 11, 1000),)),
+            (torch.erfc, (INTEGERS,)),
+            (torch.erfc, (NUMBERS[4],)),
+            (torch.erfc, (NUMBERS[:0],)),
+        ],
+    ),
     "frexp": (
         "opbridge::Frexp",
         [

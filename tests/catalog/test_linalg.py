@@ -283,6 +283,33 @@ class TestKernels:
                 run(library, factors[0, 0], torch.tensor(wrong, dtype=torch.int32), right)
 
 
+class LeastSquares(torch.nn.Module):
+    """The solution and the rank by the default driver."""
+
+    def forward(self, a: Any, b: Any) -> Any:
+        found = torch.linalg.lstsq(a, b)
+        return found.solution, found.rank
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernels", ["auto", "never"])
+def test_least_squares_of_any_rank(kernels: Any, tmp_path: Path) -> None:
+    a, b = random(2, 9, 4), random(2, 9, 3)
+    bundle = opbridge.export(LeastSquares(), (a, b), path=tmp_path / "bundle", kernels=kernels)
+    lower = a.clone()
+    lower[0, :, 3] = lower[0, :, 1] - lower[0, :, 2]
+    near = lower.clone()
+    near[0, 0, 3] += 1e-6
+    run = opbridge.load(bundle.path)
+    for matrix, rank in ((a, [4, 4]), (lower, [3, 4]), (near, [4, 4]), (torch.zeros_like(a), [0, 0])):
+        solution, ranks = run(matrix.numpy(), b.numpy())
+        assert ranks.tolist() == rank == torch.linalg.lstsq(matrix, b).rank.tolist()
+        residual, expected = (
+            matrix @ x - b for x in (torch.from_numpy(solution), torch.linalg.lstsq(matrix, b).solution)
+        )
+        torch.testing.assert_close(residual, expected)
+
+
 class Whitening(torch.nn.Module):
     """Two factorizations of the same size, and one of another."""
 

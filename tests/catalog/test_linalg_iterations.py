@@ -125,6 +125,7 @@ BLOCKS = [
 """Matrices of which the kernels take several blocks of columns."""
 
 
+@pytest.mark.quick("square torch.float64", every=3)
 @needs_compiler
 @pytest.mark.parametrize("a", [*CASES, *BLOCKS])
 def test_kernels_of_reflections(a: Any) -> None:

@@ -36,6 +36,7 @@ LEAN: dict[str, tuple[Callable[..., Any], list[str]]] = {
 """Calls, and the nodes that ONNX needs for them without NaN."""
 
 
+@pytest.mark.quick("amin", "norm", every=3)
 @pytest.mark.parametrize("name", LEAN)
 def test_without_nan_an_operator_is_as_short_as_in_onnx(name: str) -> None:
     function, nodes = LEAN[name]
@@ -98,6 +99,7 @@ SEEN: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.quick("inside a branch", "through the index", every=3)
 @pytest.mark.parametrize("name", SEEN)
 def test_what_an_operator_that_detects_nan_may_see_keeps_nan(name: str) -> None:
     trip = travel(SEEN[name], (WITH_NAN,), nan="absent")
@@ -106,6 +108,7 @@ def test_what_an_operator_that_detects_nan_may_see_keeps_nan(name: str) -> None:
     np.testing.assert_array_equal(trip.run(WITH_NAN)[0], expected.numpy())
 
 
+@pytest.mark.slow
 def test_only_the_calls_before_such_an_operator_keep_nan() -> None:
     trip = travel(lambda x: (torch.isnan(x).any(1), x.amax(1)), (EXTREMES,), nan="absent")
     assert trip.op_types.count("IsNaN") == 1

@@ -18,6 +18,7 @@ class Arithmetic(torch.nn.Module):
         return results if x.dtype == torch.bool else [*results, number - x, x - number, x % number, number % x]
 
 
+@pytest.mark.quick("torch.bool--3", "torch.int64--3", every=3)
 @pytest.mark.parametrize("number", [2.5, -3], ids=str)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16], ids=str)
 def test_arithmetic(number: float, dtype: torch.dtype) -> None:
@@ -25,6 +26,7 @@ def test_arithmetic(number: float, dtype: torch.dtype) -> None:
     travel(Arithmetic(number), (x,)).check(x, rtol=2e-3)
 
 
+@pytest.mark.quick("dtypes1", every=3)
 @pytest.mark.parametrize(
     "dtypes", [(torch.int32, torch.int64), (torch.int64, torch.float32), (torch.float32, torch.int64)]
 )

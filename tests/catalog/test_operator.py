@@ -150,6 +150,7 @@ def test_dtypes_ranks_and_attributes_are_overloads(variants: Trip) -> None:
     assert variants.proto.ir_version == 10
 
 
+@pytest.mark.slow
 def test_attributes_are_on_the_node_defaults_included(variants: Trip) -> None:
     found = []
     for node in variants.proto.graph.node:
@@ -241,6 +242,7 @@ def test_inside_a_branch() -> None:
     trip.check(-torch.rand(3, 4) - 1)
 
 
+@pytest.mark.slow
 def test_inside_a_loop() -> None:
     def model(x: Tensor, n: Tensor) -> Tensor:
         zero = torch.zeros_like(n)
@@ -333,6 +335,7 @@ def test_the_operator_is_called_like_its_function() -> None:
     assert torch.equal(scaled(x, mode="negative"), -2 * x)
 
 
+@pytest.mark.quick("test_operator::total-", "test_operator::masked-", every=3)
 @pytest.mark.parametrize(
     ("declared", "args"),
     [

@@ -536,6 +536,7 @@ def test_cdist_of_many_wide_rows_is_a_product(tmp_path: Path) -> None:
     _compare(_run([call], tmp_path / "bundle"), [call])
 
 
+@pytest.mark.slow
 @pytest.mark.newest
 def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
     import onnx
@@ -546,6 +547,24 @@ def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
         _run([Call(torch.cummax, (torch.randn(length), 0), {})], path)
         sizes[length] = len(onnx.load(path / "model.onnx").graph.node)
     assert sizes[8] == sizes[2048]
+
+
+@pytest.mark.newest
+def test_one_index_is_a_gather(tmp_path: Path) -> None:
+    import onnx
+
+    x, places = torch.randn(3, 5, 4), torch.tensor([4, 0, -2, 0])
+    calls = [
+        Call(lambda x, i: x[:, i], (x, places), {}),
+        Call(lambda x, i: x[i], (x, places.int() // 2), {}),
+        Call(lambda x, i: x[..., i], (x, places % 4), {}),
+        Call(lambda x, i: x[:, i], (x, places.reshape(2, 2)), {}),
+    ]
+    _compare(_run(calls, tmp_path), calls)
+    nodes = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
+    assert nodes.count("Gather") == len(calls)
+    assert "GatherND" not in nodes
+    assert "Transpose" not in nodes
 
 
 def test_every_override_says_why() -> None:

@@ -323,6 +323,7 @@ def test_average_pooling_with_all_arguments_by_position() -> None:
 CLASS_WEIGHTS = torch.tensor([0.5, 1.0, 2.0, 0.1, 0.7])
 
 
+@pytest.mark.quick("shape2-weighted-none", "shape2-equal-sum", every=3)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weight", [None, CLASS_WEIGHTS], ids=["equal", "weighted"])
 @pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3), (5,)])

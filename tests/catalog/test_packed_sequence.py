@@ -83,6 +83,7 @@ def _captured(model: nn.Module, *args: Any, **options: Any) -> Any:
     return capture(model.eval(), args, rewrites=Catalog.load().rewrites(), **options).program.module()
 
 
+@pytest.mark.quick("sorted GRU", every=3)
 @pytest.mark.parametrize("case", CASES)
 def test_captured(case: str) -> None:
     model, lengths = CASES[case]

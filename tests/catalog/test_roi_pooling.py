@@ -71,6 +71,7 @@ def test_body(name: str, dtype: Any) -> None:
         _assert_same(BODIES[name](*call), expected, f"{name} of boxes {call[1]}, {call[2:]}: ")
 
 
+@pytest.mark.quick("ps_roi_pool", every=3)
 @needs_compiler
 @pytest.mark.parametrize("name", BODIES)
 def test_kernel(name: str) -> None:

@@ -29,6 +29,7 @@ def like(images: Tensor, model: Tensor, mode: str = "nearest") -> Tensor:
     return interpolate(images, model.shape[2:], mode=mode)
 
 
+@pytest.mark.quick("nearest-exact", every=3)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 def test_fixed_sizes(mode: str, tmp_path: Path) -> None:
     class Resized(nn.Module):
@@ -43,6 +44,7 @@ def test_fixed_sizes(mode: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.quick("onnxruntime", every=3)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_centers_on_the_edge_between_two_pixels(engine: str, tmp_path: Path) -> None:
     pytest.importorskip(engine)
@@ -72,6 +74,7 @@ def _check(engine: str, sizes: Sequence[tuple[int, int]], folder: Path) -> None:
         np.testing.assert_array_equal(session(images.numpy(), model.numpy())[0], like(images, model))
 
 
+@pytest.mark.quick("onnxruntime", every=3)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_dynamic_sizes(engine: str, tmp_path: Path) -> None:
     _check(engine, SIZES, tmp_path)
@@ -106,6 +109,7 @@ def test_a_known_power_of_two_is_a_resize_alone() -> None:
     trip.check(ramp(1, 1, 3, 10), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_one_dynamic_size() -> None:
     trip = travel(lambda x: interpolate(x, (42, x.shape[0])), (ramp(5, 1, 21, 9),), dynamic_shapes=({0: DYNAMIC},))
     assert "If" in trip.op_types

@@ -510,6 +510,7 @@ def test_a_full_disk_leaves_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
 # All of it, for real.
 
 
+@pytest.mark.slow
 def test_from_a_model_to_its_results(run: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = run("diagnose", "net.py:model", "--json")
     assert (ran.code, [operator["target"] for operator in ran.data["operators"]]) == (0, ["aten::relu"])

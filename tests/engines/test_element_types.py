@@ -101,6 +101,7 @@ def test_float64_keeps_all_its_digits() -> None:
     _proved(_double_calls())
 
 
+@pytest.mark.quick("torch.bfloat16", every=3)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_results_of_16_bits_have_their_type(dtype: torch.dtype) -> None:
     x, at = _numbers(4, 5, dtype=dtype), torch.tensor([[0, 1, 0, 2, 0]])

@@ -26,12 +26,14 @@ class Call(torch.nn.Module):
 
 IMAGE, VOLUME = torch.randn(2, 8, 40, 40), torch.randn(1, 3, 4, 5, 6)
 SLOPES = torch.linspace(-1, 2, 8)
+PLACES = torch.tensor([39, 0, 0, 17, 3, 12, 12, 38])
 
 CASES: dict[str, tuple[Any, Any, set[str], str]] = {
     "softmax": (Call(lambda x: x.softmax(1)), IMAGE, {"Exp", "ReduceMax", "ReduceSum"}, "Softmax"),
     "log_softmax": (Call(lambda x: x.log_softmax(-2)), IMAGE, {"Exp", "ReduceMax", "Log"}, "LogSoftmax"),
     "a slope for each channel": (Call(F.prelu, SLOPES), IMAGE, {"Relu", "Min", "Mul", "Add"}, "PRelu"),
     "one slope": (Call(F.prelu, SLOPES[:1]), IMAGE, {"LeakyRelu"}, "PRelu"),
+    "elements of rows": (Call(lambda x: x.index_select(-1, PLACES)), IMAGE, {"Transpose"}, "Expand"),
     "a volume": (Call(lambda x: F.interpolate(x, scale_factor=(1, 3, 2))), VOLUME, {"Gather"}, "Resize"),
     "a volume of other sizes": (Call(lambda x: F.interpolate(x, scale_factor=1.7)), VOLUME, {"Gather"}, "Resize"),
     "the nearest centers of a volume": (
@@ -56,6 +58,7 @@ def test_the_faster_form_gives_the_same(name: str) -> None:
     trip.check(large)
 
 
+@pytest.mark.quick("{'size': (50, 90), 'align_corners': True}", every=3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -78,6 +81,7 @@ STAYS: dict[str, tuple[Any, Any, str]] = {
     "softmax over the last axis": (Call(lambda x: x.softmax(-1)), IMAGE, "Softmax"),
     "softmax of few numbers": (Call(lambda x: x.softmax(1)), IMAGE[:, :, :5], "Softmax"),
     "softmax in float64": (Call(lambda x: x.softmax(1)), IMAGE.double(), "Softmax"),
+    "few elements of rows": (Call(lambda x: x[..., [3, 1]].sin()), IMAGE, "Gather"),
     "an image": (Call(lambda x: F.interpolate(x, scale_factor=2)), IMAGE, "Resize"),
     "bicubic of a small image": (
         Call(lambda x: F.interpolate(x, scale_factor=2, mode="bicubic")),
@@ -92,6 +96,7 @@ STAYS: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.quick("an image", "softmax of few numbers", every=3)
 @pytest.mark.parametrize("name", STAYS)
 def test_others_stay(name: str) -> None:
     model, x, kept = STAYS[name]

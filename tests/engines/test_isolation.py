@@ -76,6 +76,7 @@ def scripted(tmp_path: Path, monkeypatch):
 X = np.array([-1, 2], np.float32)
 
 
+@pytest.mark.quick("onnxruntime", "reference", every=3)
 @pytest.mark.parametrize("engine", ONNX_ENGINES)
 def test_it_computes_what_the_engine_computes(engine, relu):
     with IsolatedSession(engine, relu, threads=1) as session:

@@ -48,6 +48,7 @@ def test_each_chain_of_clamps_keeps_its_limits() -> None:
     assert (second.min(), second.max()) == (np.float32(-0.7), 1.5)
 
 
+@pytest.mark.quick("layer1-dtype1", every=3)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("layer", [torch.nn.Conv2d(3, 4, 3), torch.nn.ConvTranspose2d(3, 4, 3)])
 def test_a_normalization_fused_into_a_layer_that_has_no_kernel_in_its_type(
@@ -94,6 +95,7 @@ class Decoder(torch.nn.Module):
         return found
 
 
+@pytest.mark.quick("2", every=3)
 @pytest.mark.parametrize("batch", [1, 2, 5])
 def test_axes_behind_a_squeeze_are_right_at_batch_1(batch: int) -> None:
     model = exported(Decoder(), torch.randn(3, 5, 4), dynamic=["batch"])

@@ -26,6 +26,7 @@ def test_only_what_changes_nothing_is_removed(operator: str, before: str, after:
     assert (operator in [node.op_type for node in model.graph]) is not changes
 
 
+@pytest.mark.slow
 def test_an_export_has_none(tmp_path: Path) -> None:
     class Attention(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -44,6 +44,7 @@ def line_of(case: Case) -> str:
     return str(SourceLine(str(file.resolve()), number))
 
 
+@pytest.mark.quick("cond aliases", every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_failure_is_explained_in_one_line(case: Case) -> None:
     error = explained(case)
@@ -56,6 +57,7 @@ def test_failure_is_explained_in_one_line(case: Case) -> None:
     assert type(error) is InputError if case.input_error else isinstance(error, CaptureError)
 
 
+@pytest.mark.quick("cond mutates", every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_failure_has_its_code_source_and_details(case: Case) -> None:
     error = export_error(case)

@@ -123,6 +123,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.quick("an unused type list", every=3)
 @pytest.mark.parametrize("mistake", ERRORS)
 def test_the_author_reads_the_error_and_its_line(mistake, cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

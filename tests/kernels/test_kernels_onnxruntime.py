@@ -44,6 +44,7 @@ def check(case: Case, results: list[np.ndarray]) -> None:
         np.testing.assert_allclose(found, expected, rtol=case.tolerance, atol=case.tolerance)
 
 
+@pytest.mark.quick("add", every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_installed_version(name, library, tmp_path):
     case = CASES[name]

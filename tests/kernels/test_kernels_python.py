@@ -109,6 +109,7 @@ def test_elements_of_strided_tensors():
     torch.testing.assert_close(blend(a, b), blend.function(a, b))
 
 
+@pytest.mark.slow
 def test_many_inputs_and_another_type_of_result():
     tensors = [torch.randint(-3, 3, size, dtype=torch.int32) for size in ((5, 4), (4,), (5, 1), ())]
     (found,) = library_of(inside).run("pykernel::inside", [tensor.numpy() for tensor in tensors])
@@ -123,6 +124,7 @@ def test_leading_axes_are_one(leading):
     torch.testing.assert_close(norm(x, weight), norm.function(x, weight))
 
 
+@pytest.mark.slow
 def test_parts_run_in_several_threads():
     x, weight = np.random.default_rng(0).standard_normal((101, 6)), np.ones(6)
     one, many = (library_of(norm).run("pykernel::norm", [x, weight], threads=number)[0] for number in (1, 5))

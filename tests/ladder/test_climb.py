@@ -243,6 +243,7 @@ def test_a_decomposition_that_raises_names_its_place() -> None:
     assert line_of(model) in message
 
 
+@pytest.mark.slow
 def test_operators_in_branches_and_loops_are_planned_and_mapped() -> None:
     def model(x: Tensor) -> Tensor:
         return torch.cond(x.sum() > 0, lambda x: torch.hypot(x, x), lambda x: lost(x), (x,))

@@ -85,6 +85,7 @@ def exported(folder: Path, scale: Operator, **options: object) -> opbridge.Bundl
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_a_bundle_carries_the_kernel_and_the_bodies_and_both_are_verified(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path)
@@ -130,6 +131,7 @@ def test_a_wrong_kernel_fails_and_the_bodies_pass(tmp_path: Path) -> None:
     assert ("floats", "equal") in verdicts
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_pytorch_calls_the_kernel_and_the_reference_is_the_function(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path, formula="by + a")  # Wrong on purpose: it shows who computed.

@@ -45,6 +45,7 @@ class Distinct(nn.Module):
         return torch.unique(x.round())
 
 
+@pytest.mark.quick("Selected", every=3)
 @pytest.mark.parametrize("model", [Selected, Kept, Cropped, Repeated, Distinct])
 def test_unknown_sizes(model: type[nn.Module]) -> None:
     captured = capture(model(), (torch.randn(32, 3),))

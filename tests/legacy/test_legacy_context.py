@@ -295,6 +295,7 @@ SYMBOLICS = {
 }
 
 
+@pytest.mark.quick("raises", "unknown method", every=3)
 @pytest.mark.parametrize("name", SYMBOLICS)
 def test_a_symbolic_that_fails_is_named_with_its_place_and_a_fix(name: str) -> None:
     from torch.onnx._internal.torchscript_exporter._globals import GLOBALS

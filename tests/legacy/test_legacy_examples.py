@@ -87,6 +87,7 @@ def test_deform_conv_of_two_inputs_node_for_node(tmp_path: Path) -> None:
     assert list(custom.output) == [model.graph.output[0].name]
 
 
+@pytest.mark.slow
 def test_deform_conv_of_all_inputs_runs_with_a_kernel(tmp_path: Path) -> None:
     pytest.importorskip("torchvision")
     need_compiler()
@@ -118,6 +119,7 @@ def declared_here() -> Iterator[None]:
         spec._declared[:] = specs
 
 
+@pytest.mark.slow
 def test_super_resolution_takes_its_factor_at_run_time(tmp_path: Path) -> None:
     model = exported("super_resolution.py", tmp_path)
     assert nodes(model).count("Resize") == 1
@@ -140,6 +142,7 @@ def test_clamp_swish_with_and_without_symbolic(tmp_path: Path) -> None:
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
 
+@pytest.mark.quick("body", every=3)
 @pytest.mark.parametrize("by", ["body", "kernel"])
 def test_its_custom_node_runs(by: str, tmp_path: Path) -> None:
     example = load_file(str(OLD_PROGRAMS / "clamp_swish.py"))

@@ -243,6 +243,7 @@ def exported() -> list[str]:
         return described(torch.onnx.export(All().eval(), (torch.randn(2, 3),)).model)
 
 
+@pytest.mark.quick("apply bound at import", every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_call_becomes_what_its_symbolic_builds(exported: list[str], name: str) -> None:
     assert exported[list(CASES).index(name)] == CASES[name][1]

@@ -211,6 +211,7 @@ def test_a_function_is_found_by_its_apply_and_every_export_in_the_block_is_rewri
         assert nodes() == ["Add", "Align"]
 
 
+@pytest.mark.quick("LSTM", every=3)
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_a_rewriter_of_a_function_of_the_old_exporter_is_called_by_the_operators_that_call_it(
     kind: str, registries: Any

@@ -276,6 +276,7 @@ INTEGER_INPUTS = {"Resize": {2: np.float32}, "DequantizeLinear": {1: np.float32}
 STEPS_DOWN = [(name, target) for name in NODES for target in (17, 13, 11) if target < NODES[name][3] <= NEWEST_OPSET]
 
 
+@pytest.mark.quick("attention with a scale-11", every=3)
 @pytest.mark.parametrize(("name", "target"), STEPS_DOWN)
 def test_one_node(name: str, target: int) -> None:
     op_type, others, given, opset, samples = NODES[name]

@@ -157,6 +157,7 @@ def _boxes(count: int, seed: int) -> np.ndarray:
     return boxes
 
 
+@pytest.mark.quick("dtype0", every=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_rotated_nms_is_right(dtype: torch.dtype) -> None:
     _entry("rotated_nms")
@@ -211,6 +212,7 @@ def test_super_resolution_takes_other_factors_and_sizes(tmp_path: Path) -> None:
     assert output.shape == (2, 3, 13, 13)
 
 
+@pytest.mark.slow
 def test_the_loop_stays_a_loop(tmp_path: Path) -> None:
     entry, bundle = _export("loop", tmp_path, verify=False)
     assert _operators(bundle)["Loop"] == 1

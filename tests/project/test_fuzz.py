@@ -31,6 +31,7 @@ def test_a_changed_file_is_read_or_refused(area: str) -> None:
     assert tally.tried >= 20
 
 
+@pytest.mark.slow
 def test_a_failure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(file: object) -> None:
         if file.read_bytes()[:4] != b"\x7fELF":  # type: ignore[attr-defined]

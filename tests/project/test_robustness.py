@@ -213,6 +213,7 @@ def test_no_room_for_the_captured_program(place, capfd):
     assert visible(place) - {"__pycache__"} == {"net.py"}
 
 
+@pytest.mark.slow
 def test_no_room_for_the_verification(made, place, capfd):
     shutil.copytree(made / "b", place / "b")
     before = (place / "b" / "verification.json").read_bytes()

@@ -155,6 +155,7 @@ def test_a_file_without_the_operator_is_named(tmp_path: Path) -> None:
         surgery.fuse(small_model(tmp_path / "m.onnx"), "mylib::lost", ops=(tmp_path / "empty.py",))
 
 
+@pytest.mark.slow
 def test_two_outputs_and_inside_a_branch() -> None:
     nodes = [node("Sin", ["x"], ["s"]), node("Abs", ["s"], ["q"]), node("Exp", ["s"], ["p"])]
     model = make_model(nodes, {"x": ROW}, {"p": ROW, "q": ROW})

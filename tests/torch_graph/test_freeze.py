@@ -164,6 +164,7 @@ def test_a_run_of_the_module_leaves_no_trace(fails: bool) -> None:
     assert list(model.state_dict()) == names
 
 
+@pytest.mark.quick("False", every=3)
 @pytest.mark.parametrize("run_first", [False, True])
 def test_a_model_that_was_run_is_the_one_that_was_exported(run_first: bool) -> None:
     model, x = Caching().eval(), torch.randn(3, 4)
@@ -230,6 +231,7 @@ class Attention(nn.Module):
         return mixed.transpose(1, 2).reshape(batch, length, 16)
 
 
+@pytest.mark.quick("static", every=3)
 @pytest.mark.parametrize("dynamic", [None, {"x": {0: "batch"}}], ids=["static", "dynamic"])
 def test_attention_with_a_bias_that_requires_grad(dynamic: Any) -> None:
     model = Attention()

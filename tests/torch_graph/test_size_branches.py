@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import onnx
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -26,6 +27,7 @@ class Extremes(nn.Module):
         return pad(x, (0, -n % window)).reshape(-1, window).sum(1) * least - same
 
 
+@pytest.mark.slow
 def test_branches_become_minimum_and_maximum(tmp_path: Path) -> None:
     bundle = opbridge.export(
         Extremes(), (torch.arange(6.0),), path=tmp_path / "out", dynamic_shapes={"x": {0: torch.export.Dim("n")}}

@@ -65,6 +65,7 @@ _EXPRESSIONS = st.recursive(
 _RELATIONS = st.sampled_from([sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge])
 
 
+@pytest.mark.slow
 @hypothesis.given(_EXPRESSIONS, _EXPRESSIONS, _RELATIONS, st.integers(0, 5), st.one_of(st.none(), st.integers(5, 30)))
 @hypothesis.settings(max_examples=300, deadline=None)
 def test_it_agrees_with_all_sizes(left, right, relation, low, high):
@@ -78,6 +79,7 @@ def test_it_agrees_with_all_sizes(left, right, relation, low, high):
                 assert (condition.subs({N: n, M: m}) == sympy.true) is decided
 
 
+@pytest.mark.quick("maximum with padding", every=3)
 @pytest.mark.parametrize(
     "pool",
     [

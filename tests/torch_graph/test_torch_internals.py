@@ -328,6 +328,7 @@ def test_torch_onnx_takes_a_program_as_it_is():
         assert torch.onnx.export(other, (), dynamo=True, verbose=False) is not None, "a program that is not"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch converts types itself there")
 def test_types_are_converted_as_before_and_known_results_are_not_computed_again(monkeypatch):
     class Mixed(torch.nn.Module):

@@ -94,6 +94,7 @@ ELEMENTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.quick("an index of its own for each element", every=3)
 @pytest.mark.parametrize("name", ELEMENTS)
 def test_others_stay(name: str, tmp_path: Path) -> None:
     assert "ScatterElements" in node_types(*ELEMENTS[name], tmp_path)

@@ -63,6 +63,7 @@ def declarations():
     declared_kernels.update(kernels)
 
 
+@pytest.mark.slow
 def test_what_the_engine_refuses_is_mended_and_verified(mended: Path, tmp_path: Path) -> None:
     diagnosis = opbridge.diagnose(mended)
     assert diagnosis.ok
@@ -210,6 +211,7 @@ def test_an_open_size_is_not_taken_for_a_fixed_one(tmp_path: Path, declarations:
         assert opbridge.load(tmp_path / "b")(np.ones((rows, 3), np.float32))[0].max() == min(rows, 3)
 
 
+@pytest.mark.slow
 def test_a_kernel_alone_is_not_verified(tmp_path: Path, declarations: None) -> None:
     """The original runs nowhere: that is said, and is no proof."""
     declared_specs[:] = [spec for spec in declared_specs if spec.target != "mylib::my_add"]
@@ -241,6 +243,7 @@ def test_verify_finds_the_original_again_or_says_that_it_is_gone(mended: Path, t
             opbridge.verify(tmp_path / "b", reference=no_model)
 
 
+@pytest.mark.slow
 def test_a_wrong_model_fails(mended: Path, tmp_path: Path) -> None:
     """The proof is one: a bundle whose model computes something else does not pass."""
     from opbridge.bundle.bundle import read_bundle

@@ -120,6 +120,7 @@ def test_bundles_are_byte_identical_wherever_they_are_made(tmp_path: Path) -> No
     assert "entry.py" in json.dumps(sources)
 
 
+@pytest.mark.slow
 def test_what_a_bundle_holds(folder: Path) -> None:
     stages: list[str] = []
     bundle = opbridge.export("entry.py:model", path="out", progress=stages.append)
@@ -143,6 +144,7 @@ def test_what_a_bundle_holds(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == ["entry.py", "out"]
 
 
+@pytest.mark.slow
 def test_verify_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opbridge.export("entry.py:model", path="out", verify=False)
     assert read_bundle("out").verified is None

@@ -30,6 +30,7 @@ def test_a_model_that_agrees_passes() -> None:
     assert_equal(nn.Linear(3, 2).eval(), (X,), dynamic_shapes={"input": {0: "n"}})
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fails_with_the_output_and_its_error(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
     with pytest.raises(

@@ -158,6 +158,7 @@ def _zeros(*sizes: int) -> torch.Tensor:
     return torch.zeros(sizes)
 
 
+@pytest.mark.quick("nms_match-arguments3-shapes3-False", "nms_rotated-arguments2-shapes2-False", every=3)
 @pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize(
     ("name", "arguments", "shapes"),

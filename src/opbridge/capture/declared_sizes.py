@@ -41,6 +41,8 @@ _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
+_LARGEST = 1024
+"""Up to this size, pairs of sizes are searched."""
 _MULTIPLES = (2, 3, 4, 6, 8, 12)
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
@@ -83,7 +85,7 @@ def check_declared_sizes(
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * declared.elements(example, {}))
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
-    for chosen in [*alone, *_together(declared.dimensions, guards)]:
+    for chosen in [*alone, *_together(declared.dimensions, guards), *_pairs(declared.dimensions, guards, base)]:
         sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
         failing = [guard for guard in guards if guard.fails({**base, **sizes})]
         if not failing or time.perf_counter() - started > _MOST_SECONDS:
@@ -165,6 +167,22 @@ def _together(
         chosen = [(one, size) for one, size in zip(dimensions, combination, strict=True) if size is not None]
         if len(chosen) > 1:
             yield chosen
+
+
+def _pairs(
+    dimensions: Sequence[DynamicDimension], guards: Sequence[SizeGuard], base: Mapping[str, int]
+) -> Iterator[list[tuple[DynamicDimension, int]]]:
+    """Sizes of two dimensions at which a condition in Python such as ``height != width`` is false."""
+    of = {place.source: one for one in dimensions for place, derived in one.places if derived(7) == 7}
+    ranges = {
+        source: (max(_SMALLEST, one.low), min(one.high or _LARGEST, max(_LARGEST, 2 * one.size)))
+        for source, one in of.items()
+    }
+    for guard in {guard.condition: guard for guard in guards if not guard.is_asked_by_torch()}.values():
+        for sizes in guard.failing_pairs(base, ranges):
+            chosen = {of[source]: size for source, size in sizes.items()}
+            if len(chosen) > 1:
+                yield list(chosen.items())
 
 
 def _numbers_of_condition(source: SourceLine | None) -> set[int]:

@@ -90,7 +90,7 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
     if any(map(is_fake, (*module.parameters(), *module.buffers()))):
         yield  # The user's own tensors have no data.
         return
-    packages = {_package(owner.__module__) for owner in _classes(module)}
+    packages = frozenset(_package(owner.__module__) for owner in _classes(module))
     loaded, modules = len(sys.modules), _modules(packages)
     owners = [*modules, *_classes(module)]
     before = [(owner, dict(vars(owner))) for owner in owners]
@@ -111,11 +111,17 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
             _forget(value)
 
 
-def _modules(packages: Collection[str]) -> list[Any]:
+def _modules(packages: frozenset[str]) -> list[Any]:
     """The modules of these packages, and of those that use torch.
 
     A search in all of them, or among all objects, takes longer than a small capture.
     """
+    return _modules_once(packages, len(sys.modules), len(vars(sys.modules["__main__"])))
+
+
+@functools.lru_cache(maxsize=16)
+def _modules_once(packages: frozenset[str], loaded: int, variables: int) -> list[Any]:
+    """The same, as long as no module is imported, and a notebook or a script adds no variable."""
     found: dict[str, list[Any]] = defaultdict(list)
     for name, module in list(sys.modules.items()):
         if isinstance(getattr(module, "__dict__", None), dict):
@@ -123,22 +129,15 @@ def _modules(packages: Collection[str]) -> list[Any]:
     return [
         module
         for package, modules in found.items()
-        if package not in _INTERNAL and (package in packages or _use_torch(package, modules))
+        if package not in _INTERNAL and (package in packages or _use_torch(modules))
         for module in modules
     ]
 
 
-_TORCH_IN: dict[tuple[str, int], bool] = {}
-"""Whether a package uses torch, by its name and its number of variables."""
-
-
-def _use_torch(package: str, modules: Collection[Any]) -> bool:
+def _use_torch(modules: Collection[Any]) -> bool:
     """Whether a variable of the modules is torch, or a module, class or function of it."""
-    key = package, sum(len(vars(module)) for module in modules)
-    if key not in _TORCH_IN:
-        values = (value for module in modules for value in list(vars(module).values()))
-        _TORCH_IN[key] = any(_package(_origin(value)) == "torch" for value in values)
-    return _TORCH_IN[key]
+    values = (value for module in modules for value in list(vars(module).values()))
+    return any(_package(_origin(value)) == "torch" for value in values)
 
 
 def _origin(value: Any) -> str:

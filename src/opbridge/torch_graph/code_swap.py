@@ -73,8 +73,11 @@ def swapped(replaced: Mapping[tuple[str, str, int], types.CodeType]) -> Iterator
 def _swap(
     replaced: Mapping[tuple[str, str, int], types.CodeType],
 ) -> Iterator[tuple[types.FunctionType, types.CodeType]]:
+    names = {name for _, name, _ in replaced}
     for function in [one for one in gc.get_objects() if type(one) is types.FunctionType]:
         own = function.__code__
+        if own.co_qualname not in names:
+            continue
         new = replaced.get((full_path(own.co_filename), own.co_qualname, own.co_firstlineno))
         if new is not None and new.co_freevars == own.co_freevars and _parameters(new) == _parameters(own):
             # A function that is the model has the name "forward".

@@ -6,10 +6,12 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import sympy  # type: ignore[import-untyped]
 from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
@@ -86,6 +88,34 @@ class SizeGuard:
             return all(_holds(condition, values) for condition in self.path) and not _holds(self.condition, values)
         except (AssertionError, ZeroDivisionError):
             return False
+
+    def failing_pairs(self, base: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
+        """Sizes of two dimensions at which the condition is false: next to the base sizes, and the next equal ones.
+
+        Args:
+            base: The sizes of the example by dimension, which the other dimensions have.
+            ranges: The smallest and the largest size of each dimension that may vary.
+        """
+        places = [(symbol, source) for symbol, sources in self.symbols.items() for source in sources]
+        known = {symbol: base[source] for symbol, source in places if source in base}
+        varying = {symbol: source for symbol, source in places if source in ranges}
+        arguments = _arguments(self.condition)
+        if not known.keys() >= set(arguments):
+            return
+        for pair in itertools.combinations([one for one in arguments if one in varying], 2):
+            spans = [np.arange(low, high + 1) for low, high in (ranges[varying[one]] for one in pair)]
+            sizes = np.meshgrid(*spans, indexing="ij")
+            values = {**known, **dict(zip(pair, sizes, strict=True))}
+            try:
+                holds = _function(self.condition)(*(values[symbol] for symbol in arguments))
+            except (TypeError, ValueError, ZeroDivisionError, AssertionError, AttributeError):
+                continue  # It can't be computed for many sizes at once.
+            fails = ~np.broadcast_to(np.asarray(holds, dtype=bool), sizes[0].shape)
+            distance = sum(np.abs(one - known[symbol]) for symbol, one in zip(pair, sizes, strict=True))
+            for chosen in (fails, fails & (sizes[0] == sizes[1])):
+                if chosen.any():
+                    at = np.unravel_index(np.argmin(np.where(chosen, distance, np.iinfo(np.int64).max)), chosen.shape)
+                    yield {varying[symbol]: int(one[at]) for symbol, one in zip(pair, sizes, strict=True)}
 
     def limits(self, source: str) -> tuple[int | None, int | None]:
         """The smallest and the largest size of one dimension, if the condition is a limit such as ``n <= 5``."""

@@ -93,6 +93,7 @@ def test_a_hang(tmp_path, monkeypatch):
     assert (crash.cause, crash.signal, crash.node) == ("out of time", None, "sinh")
 
 
+@pytest.mark.slow
 def test_a_crash_while_loading(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Sinh=load")
     path = chain(tmp_path)

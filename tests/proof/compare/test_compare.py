@@ -143,6 +143,7 @@ def test_an_entry_is_exported_for_an_engine_that_is_named() -> None:
     assert "captured program" in found.first
 
 
+@pytest.mark.slow
 def test_two_entries_that_differ() -> None:
     found = opbridge.compare("net.py:model", "net.py:other")
     assert not found.equal
@@ -185,6 +186,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "good.onnx on onnxruntime" in console.export_text()
 
 
+@pytest.mark.slow
 def test_inputs_of_the_users_own(place: Path) -> None:
     inputs = [{"x": np.full((2, 8), 0.5, np.float32)}]
     found = opbridge.compare("good.onnx", "bundle", inputs=inputs)
@@ -193,6 +195,7 @@ def test_inputs_of_the_users_own(place: Path) -> None:
         opbridge.compare("net.py:model", "bundle", inputs=[{"z": inputs[0]["x"]}])
 
 
+@pytest.mark.slow
 def test_only_the_sizes_that_both_take_are_compared(tmp_path: Path) -> None:
     dynamic, fixed = small(tmp_path / "dynamic.onnx", shape=["n", 4]), small(tmp_path / "fixed.onnx", shape=[5, 4])
     found = opbridge.compare(dynamic, fixed)

@@ -176,6 +176,7 @@ def test_of_uninitialised_memory_only_the_form_counts() -> None:
 # One sample through the stages.
 
 
+@pytest.mark.quick("opbridge", every=3)
 @pytest.mark.parametrize("exporter", ["opbridge", "torch"])
 def test_a_sample_passes(exporter: str) -> None:
     checked = check.Checker(Way(exporter)).check("mul", [Call(torch.mul, (torch.ones(2), torch.ones(2)), {})])
@@ -183,6 +184,7 @@ def test_a_sample_passes(exporter: str) -> None:
     assert list(checked.seconds) == ["capture", "translate", "load", "run"]
 
 
+@pytest.mark.slow
 def test_wrong_numbers_are_a_mismatch() -> None:
     values = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     call = Call(torch.nn.functional.avg_pool2d, (values[None, None], 2), {"divisor_override": 3})

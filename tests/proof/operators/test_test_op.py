@@ -151,6 +151,7 @@ def test_a_wrong_fake(check: Check) -> None:
     assert "disagrees with the operator" in failed["number 1", "onnxruntime"]
 
 
+@pytest.mark.slow
 def test_a_shape_function_that_disagrees_with_the_fake(check: Check) -> None:
     shape = "[](opbridge::ShapeCall& call) { call.set_output(0, {call.size(0, 1), call.size(0, 0)}); }"
     header = kernel("test_test_op::other_shape", "2 * x").replace(
@@ -185,6 +186,7 @@ def test_a_kernel_that_does_not_compile(check: Check) -> None:
     assert not_run["number 1", "kernel"] == not_run["number 1", "onnxruntime"] == "the kernel is not built"
 
 
+@pytest.mark.slow
 def test_a_kernel_of_another_operator(check: Check) -> None:
     text = declared("known_operator", after="known_operator.kernel('kernel.h')")
     failed = rows(check(text, kernel("test_test_op::unknown_operator")), "failed")
@@ -195,6 +197,7 @@ def test_a_kernel_of_another_operator(check: Check) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_kernel_with_other_arguments(check: Check) -> None:
     text = declared("other_arguments", after="other_arguments.kernel('kernel.h')")
     failed = rows(check(text, kernel("test_test_op::other_arguments").replace("(T x)", "(T z)")), "failed")

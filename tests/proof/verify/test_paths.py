@@ -105,6 +105,7 @@ def test_an_error_on_a_path_that_the_example_does_not_take_is_found(name: str) -
     assert found.cases[0].verdict == "passed"
 
 
+@pytest.mark.quick("branches", every=3)
 @pytest.mark.parametrize("model", [branches, repeats])
 def test_every_path_is_taken(model: Any) -> None:
     found = verified(model)

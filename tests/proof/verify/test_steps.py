@@ -46,6 +46,7 @@ class Session:
         return {"output": x - (np.float32(0.1) * x if wrong else self.mean), "next_state_mean": given}
 
 
+@pytest.mark.quick("-failing0", every=3)
 @pytest.mark.parametrize(
     ("fault", "failing"),
     [

@@ -34,6 +34,7 @@ torch.manual_seed(0)
 WEIGHT = torch.randn(64, 64)
 
 
+@pytest.mark.slow
 def test_convolution_network_passes_at_four_sizes_of_every_dimension() -> None:
     shapes = ({0: Dim("n"), 2: Dim("h", min=12), 3: Dim("w", min=12)},)
     found = verified(ConvNet(), (torch.rand(2, 3, 24, 20),), shapes)

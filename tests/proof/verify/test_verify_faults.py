@@ -174,6 +174,7 @@ def test_renamed_output_is_missing_and_the_new_name_unexpected() -> None:
     assert found["y"].detail == "PyTorch has no output of this name"
 
 
+@pytest.mark.slow
 def test_changed_dtype_fails() -> None:
     def to_double(model: onnx.ModelProto) -> None:
         output = model.graph.output[0]
@@ -219,6 +220,7 @@ def test_engine_failure_is_a_case_and_the_run_goes_on() -> None:
     assert "the engine died of signal 11" in found.summary()
 
 
+@pytest.mark.slow
 def test_size_baked_into_the_model_fails_at_other_sizes() -> None:
     item = captured(Function(lambda x: x / x.shape[0]), (torch.randn(4, 3),), ({0: torch.export.Dim("n")},))
     right = session(onnx_model(item))

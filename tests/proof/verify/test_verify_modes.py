@@ -177,6 +177,7 @@ def _no_sign_of_zero(_: Feeds, results: Feeds) -> None:
     results["out_0"] += 0.0
 
 
+@pytest.mark.quick("fault-expected1", "fault-expected5", every=3)
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [

@@ -108,6 +108,7 @@ def model():
 """
 
 
+@pytest.mark.slow
 def test_the_command_line_and_the_bundle_say_which_contract_holds(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "entry.py").write_text(ENTRY)
     np.savez(tmp_path / "nan.npz", x=np.full((3, 5), NAN, np.float32))
@@ -136,6 +137,7 @@ def test_uninitialized_memory_that_is_written_later_counts_as_no_nan(tmp_path: P
         torch.use_deterministic_algorithms(False)
 
 
+@pytest.mark.slow
 def test_nan_in_the_verification_makes_the_model_exact(tmp_path: Path) -> None:
     def correlated(x: Any) -> Any:
         unknown = torch.full_like(x, NAN)

@@ -124,7 +124,11 @@ class Catalog:
 
     def provider(self, spec: OpSpec) -> str:
         """``"user"`` or ``"catalog"``."""
-        return "user" if any(spec is own for own in self.user) else "catalog"
+        return "user" if id(spec) in self._users else "catalog"
+
+    @functools.cached_property
+    def _users(self) -> frozenset[int]:
+        return frozenset(map(id, self.user))
 
 
 def _order(spec: OpSpec) -> tuple[str, bool, str]:

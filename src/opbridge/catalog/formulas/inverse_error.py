@@ -46,21 +46,22 @@ _FAR = (
 )
 
 
-def inverse_error(y: Tensor, log_tail: Tensor) -> Tensor:
+def inverse_error(y: Tensor, log_tail: Tensor | None = None) -> Tensor:
     """The inverse error function of y.
 
     The variable w is from M. Giles ("Approximating the erfinv function", 2012), the coefficients are not.
 
     Args:
         y: Any number; the result is infinite at -1 and 1, and NaN beyond.
-        log_tail: The value of log(1 - y²), which may be more accurate than y.
+        log_tail: The value of log(1 - y²), if it is known more accurately than y.
     """
-    w = -log_tail
+    w = -(torch.log((1 - y) * (1 + y)) if log_tail is None else log_tail)
     root = torch.sqrt(w.clamp_min(0))
     centre = chebyshev((w / 2.5 - 1).clamp(-1, 1), _CENTRE)
     tail = chebyshev(_scaled(root, math.sqrt(5), 6.25), _TAIL)
-    far = chebyshev(_scaled(root, 6.25, 27.5), _FAR)
-    factor = torch.where(w <= 5, centre, torch.where(root <= 6.25, tail, far))
+    if log_tail is not None or y.dtype == torch.float64:  # No root of a float32 y is above 4.
+        tail = torch.where(root <= 6.25, tail, chebyshev(_scaled(root, 6.25, 27.5), _FAR))
+    factor = torch.where(w <= 5, centre, tail)
     return torch.where(w == math.inf, y * math.inf, torch.where(w.isnan(), w, y * factor))
 
 

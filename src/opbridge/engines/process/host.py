@@ -106,10 +106,7 @@ class EngineProcess:
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         process = self._process
         if process is None:
-            raise EngineError(
-                f"The session of {self.name} is closed: it was closed, or the engine crashed in an earlier call.",
-                fix="load the model again.",
-            )
+            raise self._closed()
         assert process.stdin is not None
         assert process.stdout is not None
         timed_out = threading.Event()
@@ -148,6 +145,12 @@ class EngineProcess:
         """End the child process. Closing twice is allowed."""
         self._process = None
         self._end()
+
+    def _closed(self) -> EngineError:
+        return EngineError(
+            f"The session of {self.name} is closed: it was closed, or the engine crashed in an earlier call.",
+            fix="load the model again.",
+        )
 
     def _raised(self, doing: str, raised: Mapping[str, Any]) -> OpbridgeError:
         """The child's error as an exception of this process."""

@@ -1,15 +1,23 @@
-"""The complementary error function with its tail, and scaled."""
+"""The complementary error function with its tail, as ONNX nodes or as a custom node with a kernel, and scaled."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+from onnxscript import FLOAT
+from onnxscript import opset18 as op
 from torch import Tensor
 
+from opbridge.catalog.declare.custom_node import custom_node
 from opbridge.catalog.declare.nan import keeps_nan
-from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation
+from opbridge.catalog.formulas.element_types import FLOATS
 from opbridge.catalog.formulas.series import chebyshev, in_working_precision
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::Erfc", "erfc.h")
 
 # Chebyshev coefficients, from 40 digits, of (1 + 2 z) exp(z²) erfc(z) over t = (z - 2) / (z + 2).
 _SCALED = (
@@ -64,3 +72,18 @@ def erfc(self: Tensor) -> Tensor:
     near = (1 - torch.erf(self.clamp_max(0.5))) / math.erfc(0.5)
     result = near * (_scaled(size, (size - 2) / (size + 2)) * power)
     return torch.where(self.isnan(), self, result) if keeps_nan() else result
+
+
+@kernel_translation("aten::erfc")
+def erfc_with_kernel(self: Any) -> Any:
+    """``erfc`` as a custom node with a kernel.
+
+    erfc(Tensor self) -> Tensor
+    """
+    return custom_node("opbridge::Erfc", self if self.dtype in FLOATS else op.Cast(self, to=FLOAT.dtype))
+
+
+@body_for("opbridge::Erfc")
+def erfc_body(x: Tensor) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return torch.erfc(x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
@@ -17,4 +16,4 @@ def erfinv(self: Tensor) -> Tensor:
 
     erfinv(Tensor self) -> Tensor
     """
-    return inverse_error(self, torch.log((1 - self) * (1 + self)))
+    return inverse_error(self)

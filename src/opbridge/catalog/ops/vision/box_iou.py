@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import rewrite
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation, rewrite
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::RotatedOverlaps", "box_iou.h")
 
 _MARGIN = 1e-5
 """How far a point may be outside of a box: a further point near a corner does not change the area, a lost one does."""
@@ -29,6 +34,41 @@ def box_iou(original: Callable[..., Tensor], boxes1: Tensor, boxes2: Tensor, fmt
         return NotImplemented
     if fmt != "cxcywhr":
         boxes1, boxes2 = (box_convert(boxes, in_fmt=fmt, out_fmt="cxcywhr") for boxes in (boxes1, boxes2))
+    return rotated_overlaps(boxes1, boxes2)  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("opbridge::rotated_overlaps", mutates_args=())
+def rotated_overlaps(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """The same for boxes with centre x and y, width, height and angle in degrees."""
+    return overlaps(boxes1, boxes2)
+
+
+@rotated_overlaps.register_fake
+def _shape(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    return boxes1.new_empty(boxes1.shape[0], boxes2.shape[0], dtype=torch.float32)
+
+
+@kernel_translation("opbridge::rotated_overlaps")
+def overlaps_with_kernel(boxes1: Any, boxes2: Any) -> Any:
+    """``rotated_overlaps`` as a custom node with a kernel.
+
+    rotated_overlaps(Tensor boxes1, Tensor boxes2) -> Tensor
+    """
+    return custom_node("opbridge::RotatedOverlaps", boxes1, boxes2)
+
+
+@body_for("opbridge::RotatedOverlaps")
+def body(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """The nodes of the mapping without a kernel."""
+    return overlaps(boxes1, boxes2)
+
+
+@decomposition("opbridge::rotated_overlaps")
+def overlaps(boxes1: Tensor, boxes2: Tensor) -> Tensor:
+    """From the corners of each intersection.
+
+    rotated_overlaps(Tensor boxes1, Tensor boxes2) -> Tensor
+    """
     first, second = boxes1[:, None], boxes2[None]
     # Relative to the middle between both, which is more precise.
     shift = (first[..., :2] - second[..., :2])[..., None, :] / 2
