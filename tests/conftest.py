@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = item.get_closest_marker("quick")
         if mark is not None and not any(text in item.name.partition("[")[2] for text in mark.args):
             test = item.nodeid.partition("[")[0]
-            is_slow = others[test] % mark.kwargs.get("every", 1) == 0
+            every = mark.kwargs.get("every", 1)
+            is_slow = every > 0 and others[test] % every == 0
             others[test] += 1
             item.add_marker(pytest.mark.slow if is_slow else pytest.mark.sweep)
 

@@ -107,7 +107,7 @@ def captured(case: Case, **options: Any) -> Captured:
     return capture(Model(case.function).eval(), (X,), dynamic_shapes={"x": {0: "n"}}, **options)
 
 
-@pytest.mark.quick("parity", every=2)
+@pytest.mark.quick("parity", every=6)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_captured_for_the_example_inputs_only_with_assume(name: str) -> None:
     case = CASES[name]
@@ -177,7 +177,7 @@ def test_the_verdict_names_the_assumptions_and_inputs_that_violate_them_fail(tmp
     assert other.cases[0].error.startswith("The inputs violate an assumption of the model")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_command_line_accepts_assumptions_with_the_switch_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,7 +128,7 @@ def test_a_size_stays_dynamic(name: str) -> None:
         torch.testing.assert_close(captured.program.module()(x), model(x))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_dict_has_the_keys_that_it_had() -> None:
     shared: dict[Any, Any] = {}
 
@@ -157,7 +157,7 @@ def test_the_caches_are_put_back() -> None:
     assert mask(3) is mask(3)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_fix_of_a_dict_of_sizes_works_as_it_is_printed() -> None:
     x = torch.randn(5, 3)
     with pytest.raises(CaptureError) as caught:

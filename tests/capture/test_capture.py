@@ -155,7 +155,7 @@ class AttendsToMany(torch.nn.Module):
         return self.attention(x, y[: x.shape[0]], y[: x.shape[0]])[0]
 
 
-@pytest.mark.quick("shapes0")
+@pytest.mark.quick("shapes0", every=2)
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -171,7 +171,7 @@ def test_a_model_that_distinguishes_the_size_1_is_captured_for_the_sizes_from_2(
     assert {"n"} <= set(captured.dimension_names.values())
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_declared_minimum_of_1_is_kept() -> None:
     shapes = ({0: Dim("n", min=1)}, {0: 2 * Dim("n", min=1)})
     model = AttendsToMany().eval()

@@ -71,7 +71,7 @@ class Scaled(Potential):
 MODELS = (Potential, Jacobian, Score, Tangent, Whole, Scaled)
 
 
-@pytest.mark.quick("Score", "Tangent")
+@pytest.mark.quick("Score", "Tangent", every=0)
 @pytest.mark.parametrize("model", MODELS)
 def test_the_program_computes_the_gradients_at_other_sizes(model: Any) -> None:
     module, x = model(), torch.randn(4, 3)
@@ -108,6 +108,7 @@ def test_a_size_that_the_model_fixes_is_refused() -> None:
         capture(Fixed(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_in_the_engine(model: Any, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ class Calls(nn.Module):
         return self.function(x)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_sizes_stay_dynamic_and_checks_are_left_out(library: ModuleType, tmp_path: Path) -> None:
     model = Calls(lambda x: library.half(library.center(x)))
     bundle = opbridge.export(model, (torch.randn(12),), path=tmp_path / "bundle", dynamic_shapes=({0: DYNAMIC},))
@@ -85,7 +85,7 @@ def test_sizes_stay_dynamic_and_checks_are_left_out(library: ModuleType, tmp_pat
         torch.testing.assert_close(torch.from_numpy(found), model(x))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_checks_that_are_left_out_are_named(library: ModuleType) -> None:
     captured = capture(Calls(library.center), (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
     assert dict(captured.unchecked) == {
@@ -94,7 +94,7 @@ def test_checks_that_are_left_out_are_named(library: ModuleType) -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_library_is_as_before_after_the_capture(library: ModuleType) -> None:
     capture(Calls(library.center), (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
     with pytest.raises(library.Refused):

@@ -106,6 +106,7 @@ def test_blocks_add_and_multiply_as_the_numbers_do() -> None:
     assert blocks_of(WIDE).shape == (6, 10)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300])
 def test_elimination_interchanges_rows_as_lapack_does(scale: float) -> None:

@@ -165,6 +165,7 @@ def _samples(names: tuple[str, ...]) -> list[Any]:
     return [calls[len(calls) // 2] for calls in found]
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [MOVED, COMPUTED], ids=["moved", "computed"])
 def test_samples_through_an_export(names: tuple[str, ...], tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ LAYERS: dict[str, tuple[Callable[[], Callable[[torch.Tensor], torch.Tensor]], in
 }
 
 
-@pytest.mark.quick("batch normalization of rows", "instance normalization by running statistics", every=3)
+@pytest.mark.quick("batch normalization of rows", "instance normalization by running statistics", every=9)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_on_the_rows_that_are_kept(name: str) -> None:
     make, rank = LAYERS[name]
@@ -88,7 +88,7 @@ def test_attention_of_a_length_that_depends_on_data(causal: bool, masked: bool) 
         trip.check(*inputs(*lengths))
 
 
-@pytest.mark.quick("MultiheadAttention", every=3)
+@pytest.mark.quick("MultiheadAttention", every=0)
 @pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer"])
 def test_a_layer_with_attention_of_a_length_that_depends_on_data(layer: str) -> None:
     class Model(nn.Module):

@@ -39,6 +39,7 @@ class Correlated(torch.nn.Module):
         return functional.conv2d(image.reshape(1, -1, *image.shape[2:]), templates, groups=templates.shape[0])
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("module", [Modulated(), Enlarged(), Correlated()], ids=lambda module: type(module).__name__)
 def test_one_group_per_element_of_the_batch(module: torch.nn.Module, tmp_path: Path) -> None:

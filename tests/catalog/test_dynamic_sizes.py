@@ -31,6 +31,7 @@ class FourierUnit(nn.Module):
         return torch.fft.irfftn(changed, s=x.shape[-2:], dim=(-2, -1), norm="ortho")
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_inverse_transforms_to_dynamic_sizes(dtype: torch.dtype) -> None:
@@ -270,7 +271,7 @@ def _levels(x: Tensor) -> tuple[Tensor, ...]:
     return tuple(results)
 
 
-@pytest.mark.quick("_computed_with_sizes", "_levels")
+@pytest.mark.quick("_computed_with_sizes", "_levels", every=3)
 @pytest.mark.parametrize(
     ("model", "lengths"),
     [
@@ -293,7 +294,7 @@ def test_a_limit_of_elements_is_not_tried() -> None:
     travel(lambda x: x.quantile(0.3, 0), (torch.randn(8, 6),), dynamic_shapes=({0: DYNAMIC},)).check(torch.randn(9, 6))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_an_inverse_transform_of_frames_to_a_dynamic_length() -> None:
     def model(x: Tensor) -> tuple[Tensor, ...]:
         window = torch.hann_window(12)

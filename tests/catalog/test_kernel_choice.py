@@ -316,7 +316,7 @@ def flat(results: Any) -> list[Any]:
 
 
 @needs_compiler
-@pytest.mark.quick("cummin")
+@pytest.mark.quick("cummin", every=30)
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_and_their_bodies_give_what_pytorch_gives(name: str, tmp_path: Path) -> None:
     target, calls = CASES[name]
@@ -354,7 +354,7 @@ CHOLESKY, CUMMAX = "opbridge::Cholesky", ["opbridge::CumMax", "opbridge::CumMin"
 
 
 @needs_compiler
-@pytest.mark.quick("large", every=1)
+@pytest.mark.quick("large", every=2)
 @pytest.mark.parametrize(
     ("kernels", "inputs", "expected"),
     [
@@ -381,7 +381,7 @@ def test_without_a_compiler_the_model_has_the_nodes_of_small_tensors(
     assert {step["target"]: step["rung"] for step in bundle.manifest["operators"]}["aten::cummax"] == "translate"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_engines_that_join_elementwise_nodes_get_no_kernels_by_default() -> None:
     pytest.importorskip("openvino")
     captured = capture(Net(), LARGE)

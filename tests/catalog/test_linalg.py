@@ -338,6 +338,7 @@ def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_pat
     assert len(kernels["operators"]) == 4
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "body",

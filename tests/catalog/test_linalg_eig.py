@@ -72,6 +72,7 @@ def _check(matrices: Any, found: Any) -> None:
     assert (residual <= tolerance * torch.linalg.matrix_norm(matrices)).all()
 
 
+@pytest.mark.sweep
 def test_matrices_of_all_kinds_in_one_batch(session: Any) -> None:
     matrices = torch.stack(list(_matrices().values()))
     _check(matrices, session(matrices.numpy()))

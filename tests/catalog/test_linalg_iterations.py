@@ -125,7 +125,7 @@ BLOCKS = [
 """Matrices of which the kernels take several blocks of columns."""
 
 
-@pytest.mark.quick("square torch.float64", every=3)
+@pytest.mark.quick("square torch.float64", every=0)
 @needs_compiler
 @pytest.mark.parametrize("a", [*CASES, *BLOCKS])
 def test_kernels_of_reflections(a: Any) -> None:
@@ -151,7 +151,7 @@ def test_kernels_of_reflections(a: Any) -> None:
             _close(product, wanted.to(a.dtype), size)
 
 
-@pytest.mark.quick("body", every=8)
+@pytest.mark.quick("body", every=0)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_full", [False, True])
 @pytest.mark.parametrize("a", CASES)
@@ -179,7 +179,7 @@ def test_wide_matrices_of_unknown_sizes(form: str) -> None:
     _close(values, torch.linalg.svdvals(a))
 
 
-@pytest.mark.quick("body", every=8)
+@pytest.mark.quick("body", every=0)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("a", [case for case in CASES if case.values[0].shape[-1] == case.values[0].shape[-2]])
@@ -205,7 +205,7 @@ SQUARE = {
 }
 
 
-@pytest.mark.quick("body", every=8)
+@pytest.mark.quick("body", every=0)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", SQUARE)

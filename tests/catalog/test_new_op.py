@@ -79,7 +79,7 @@ def test_it_passes_its_checks_in_engines_without_some_types(tmp_path: Path) -> N
     assert {result.check.partition(",")[0] for result in found.results if result.status == "passed"} >= set(able)
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["union", "exp", "template", "index"])
 def test_names_that_mean_something_in_cpp(name: str, tmp_path: Path) -> None:
     new_operator(f"mylib::{name}", tmp_path, kernel=True)

@@ -104,7 +104,7 @@ def _sample(entry: str) -> Call:
         return next(itertools.islice((call for call in calls if call.runs()), SAMPLES.get(entry, 0), None))
 
 
-@pytest.mark.quick("empty_permuted", every=13)
+@pytest.mark.quick("empty_permuted", every=26)
 @pytest.mark.parametrize("entries", GROUPS, ids=lambda entries: f"{entries[0]}-{len(entries)}")
 def test_entries_are_exported_and_proved(entries: list[str]) -> None:
     checker = Checker(Way())

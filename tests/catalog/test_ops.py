@@ -193,7 +193,7 @@ def _samples_of(name: str) -> list[Call]:
     return calls if name in LONG else calls + _empty_samples(name)
 
 
-@pytest.mark.quick("zeta", every=18)
+@pytest.mark.quick("zeta", every=36)
 @pytest.mark.parametrize("names", _groups(NAMES_IN_DATABASE), ids=_id)
 def test_samples(names: list[str], tmp_path: Path) -> None:
     calls = {name: _samples_of(name) for name in names}
@@ -242,7 +242,7 @@ def _doubled(name: str) -> Call:
     return next(c for c in samples if c.tensors and all(min(t.shape, default=0) >= smallest for t in c.tensors))
 
 
-@pytest.mark.quick("zeta", every=18)
+@pytest.mark.quick("zeta", every=36)
 @pytest.mark.newest
 @pytest.mark.parametrize("names", _groups([name for name in NAMES_IN_DATABASE if name not in NOT_DOUBLED]), ids=_id)
 def test_dynamic_dimensions(names: list[str], tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_sizes_stay_dynamic_that_torch_freezes_or_refuses(tmp_path: Path) -> Non
     _at_other_sizes(calls, None, tmp_path / "bundle")
 
 
-@pytest.mark.quick("deform", every=2)
+@pytest.mark.quick("deform", every=6)
 @pytest.mark.newest
 @pytest.mark.parametrize(
     # The rows of a grouped product are those that its offsets end at, and a recurrent layer has weights of fixed size.
@@ -501,7 +501,7 @@ SPECIAL = {
 }
 
 
-@pytest.mark.quick("zeta", every=6)
+@pytest.mark.quick("zeta", every=12)
 @pytest.mark.newest
 @pytest.mark.parametrize("names", _groups(list(SPECIAL)), ids=_id)
 def test_special_values(names: list[str], tmp_path: Path) -> None:
@@ -536,7 +536,7 @@ def test_cdist_of_many_wide_rows_is_a_product(tmp_path: Path) -> None:
     _compare(_run([call], tmp_path / "bundle"), [call])
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.newest
 def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
     import onnx

@@ -226,7 +226,7 @@ def _session(function: Callable[..., Any], inputs: Sequence[Tensor], folder: Pat
     )
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_ctc_loss_at_another_length(tmp_path: Path) -> None:
     def loss(log_probs: Tensor, targets: Tensor, steps: Tensor, lengths: Tensor) -> Tensor:
         return F.ctc_loss(log_probs.log_softmax(-1), targets, steps, lengths, reduction="none")
@@ -277,7 +277,7 @@ def test_dropout_stays_inside_a_model_and_draws_anew(tmp_path: Path) -> None:
     assert mixed.std() > 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
     import onnx
 
@@ -323,7 +323,7 @@ def test_average_pooling_with_all_arguments_by_position() -> None:
 CLASS_WEIGHTS = torch.tensor([0.5, 1.0, 2.0, 0.1, 0.7])
 
 
-@pytest.mark.quick("shape2-weighted-none", "shape2-equal-sum", every=3)
+@pytest.mark.quick("shape2-weighted-none", "shape2-equal-sum", every=9)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weight", [None, CLASS_WEIGHTS], ids=["equal", "weighted"])
 @pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3), (5,)])

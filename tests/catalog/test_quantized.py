@@ -51,6 +51,7 @@ def test_the_range_moves_and_elements_are_rounded(name: str, sign: str) -> None:
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("observes", [False, True])

@@ -86,6 +86,7 @@ class Distributions(torch.nn.Module):
         )
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)])
 def test_gamma_samples_and_what_is_made_of_them(dtype: torch.dtype, tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def _cases() -> list[Any]:
     return [pytest.param(name, dtype, marks=marks[name in SLOW and dtype != "float16"]) for name, dtype in cases]
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("name", "dtype"), _cases())
 def test_functions(name: str, dtype: str, tmp_path: Path) -> None:
     group = GROUPS[name]

@@ -44,7 +44,7 @@ def test_fixed_sizes(mode: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.quick("onnxruntime", every=3)
+@pytest.mark.quick("onnxruntime", every=0)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_centers_on_the_edge_between_two_pixels(engine: str, tmp_path: Path) -> None:
     pytest.importorskip(engine)
@@ -74,7 +74,7 @@ def _check(engine: str, sizes: Sequence[tuple[int, int]], folder: Path) -> None:
         np.testing.assert_array_equal(session(images.numpy(), model.numpy())[0], like(images, model))
 
 
-@pytest.mark.quick("onnxruntime", every=3)
+@pytest.mark.quick("onnxruntime", every=0)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_dynamic_sizes(engine: str, tmp_path: Path) -> None:
     _check(engine, SIZES, tmp_path)
@@ -86,6 +86,7 @@ def test_all_dynamic_sizes(engine: str, tmp_path: Path) -> None:
     _check(engine, list(itertools.product(range(1, 100), repeat=2)), tmp_path)
 
 
+@pytest.mark.quick(every=5)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.uint8], ids=str)
@@ -125,7 +126,7 @@ def test_integer_factors_whose_inverse_is_rounded_down(mode: str) -> None:
     trip.check(ramp(1, 1, 9, 5), rtol=0, atol=0)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_layouts_branches_and_maps_of_other_sizes() -> None:
     class Pyramid(nn.Module):
         def __init__(self) -> None:

@@ -64,7 +64,7 @@ def _is_refused(name: str) -> bool:
     return torch.__version__ < "2.14" and name in REFUSED_BEFORE_2_14
 
 
-@pytest.mark.quick("return", "in_place", "append")
+@pytest.mark.quick("return", "in_place", "append", every=3)
 @pytest.mark.parametrize("name", QUICK)
 def test_captured(name: str) -> None:
     program = BY_NAME[name]
@@ -82,7 +82,7 @@ def test_captured(name: str) -> None:
             torch.testing.assert_close(result, expected, check_dtype=False)
 
 
-@pytest.mark.quick("if_else", "cond_returns", every=60)
+@pytest.mark.quick("if_else", "cond_returns", every=180)
 @pytest.mark.parametrize("program", PROGRAMS, ids=_ids)
 def test_exported(program: Program, tmp_path: Path) -> None:
     model = program.made()
@@ -97,7 +97,7 @@ def test_exported(program: Program, tmp_path: Path) -> None:
 OPENVINO = ("nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range", "for_with_return")
 
 
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize("name", OPENVINO)
 def test_on_openvino(name: str, tmp_path: Path) -> None:
     pytest.importorskip("openvino")
@@ -124,7 +124,7 @@ def _compare(program: Program, model: Any, folder: Path) -> None:
             torch.testing.assert_close(torch.as_tensor(result), expected, check_dtype=False)
 
 
-@pytest.mark.quick("generator", "error_as_a_branch")
+@pytest.mark.quick("generator", "error_as_a_branch", every=5)
 @pytest.mark.parametrize("program", REFUSED, ids=_ids)
 def test_refused(program: Program) -> None:
     with pytest.raises(CaptureError) as caught:

@@ -109,6 +109,7 @@ def test_control_flow_is_refused():
     assert refusal.reason.endswith("has no control flow")
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axis", "keepdims"), [([2, 3], 1, 0), ([2, 3, 4, 5], -3, 1)])
 def test_a_reduction_over_one_axis_of_which_pnnx_loses_count(tmp_path, shape, axis, keepdims):
@@ -346,7 +347,7 @@ def test_it_is_not_installed(monkeypatch):
             function.cache_clear()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_bundle_runs_without_torch_onnx_and_pnnx(tmp_path):
     file = tmp_path / "addition.py"
     file.write_text(ADDITION)

@@ -114,6 +114,7 @@ def test_an_engine_that_is_missing_is_listed_with_its_install_line():
     assert "openvino is not installed: pip install --upgrade openvino" in child.stdout
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(("module", "engine"), [("openvino", "openvino"), ("tvm", "tvm")])
 def test_an_engine_that_is_too_old_is_an_error_with_its_install_line(module, engine, tmp_path):
     (tmp_path / f"{module}.py").write_text("__version__ = '1.0'\nrelax = None\n")

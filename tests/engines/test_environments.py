@@ -27,6 +27,7 @@ def ask(engine, model):
     return engine.supports(converted.graph[0], converted.opset_imports)
 
 
+@pytest.mark.sweep
 def test_two_processes_make_one_environment(old_engine):  # noqa: F811
     assert len(MADE_TWICE) == 2
     assert MADE_TWICE[0] == MADE_TWICE[1]
@@ -95,6 +96,7 @@ def test_a_bundle_for_one_version_runs_in_another(old_engine, tmp_path):  # noqa
     assert found.engine == old_engine.name
 
 
+@pytest.mark.sweep
 def test_doctor_and_the_command_line_know_it(old_engine, tmp_path):  # noqa: F811
     environment = {**os.environ, "OPBRIDGE_CACHE": str(cache_of(old_engine))}
     command = [sys.executable, "-m", "opbridge", "doctor", "--json"]

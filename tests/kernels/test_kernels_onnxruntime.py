@@ -44,7 +44,7 @@ def check(case: Case, results: list[np.ndarray]) -> None:
         np.testing.assert_allclose(found, expected, rtol=case.tolerance, atol=case.tolerance)
 
 
-@pytest.mark.quick("add", every=3)
+@pytest.mark.quick("add", every=0)
 @pytest.mark.parametrize("name", CASES)
 def test_on_the_installed_version(name, library, tmp_path):
     case = CASES[name]
@@ -155,7 +155,7 @@ def test_pieces_of_a_parallel_loop(library, tmp_path, threads):
         assert len(np.unique(found)) > (total >= 20)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_chain_of_nodes_reuses_memory(library, tmp_path):
     nodes = [helper.make_node("faults", [f"x{i}"], [f"x{i + 1}"], domain="mylib") for i in range(20)]
     model = model_of(nodes, {"x0": (TensorProto.FLOAT, ["n"])}, {"x20": TensorProto.FLOAT})
@@ -223,7 +223,7 @@ OPBRIDGE_OPERATOR(same, same_shape, "mylib::same(T x) -> T y", opbridge::types<f
 """
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_kernels_and_an_adapter_of_different_abi_versions(tmp_path):
     """What a program without Python would load: the adapter itself says it."""
     kernels = Path(opbridge.__file__).parent / "kernels"

@@ -93,6 +93,7 @@ def library_of(operator: Operator) -> KernelLibrary:
     return KernelLibrary(build([operator._kernel.header]))
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [((3, 1, 5), (4, 1)), ((), ()), ((2, 0), (1,)), ((7,), ()), ((300, 401), (300, 401))])
 def test_elements_are_broadcast(sizes):
@@ -132,7 +133,7 @@ def test_parts_run_in_several_threads():
     np.testing.assert_allclose(one, norm.function(torch.tensor(x), torch.tensor(weight)).numpy(), rtol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_lists_sizes_from_attributes_and_two_type_variables(dtype):
     x, index = torch.randn(4, 2), torch.tensor([3, 0, 3], dtype=dtype)
@@ -269,7 +270,7 @@ def has_try(x, factor, y):
         y[0] = 1
 
 
-@pytest.mark.quick("unknown_method", "allocates-0")
+@pytest.mark.quick("unknown_method", "allocates-0", every=3)
 @pytest.mark.parametrize(
     ("function", "line", "message"),
     [

@@ -93,6 +93,7 @@ def test_a_race_is_noticed(tmp_path: Path) -> None:
     assert "racing.h" in done.stderr
 
 
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_has_no_race(name: str) -> None:
     done = run(*CASES[name])

@@ -38,7 +38,7 @@ def test_the_path_is_another_one_after_a_replacement(tmp_path: Path) -> None:
     assert unless_replaced(missing) == missing
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_second_export_into_the_same_folder(tmp_path: Path) -> None:
     """Its function names are those that a kernel's author would choose."""
     pytest.importorskip("openvino")

@@ -168,6 +168,7 @@ def check(declared: Operator, *args: Any, served_by: str = "kernel", **tolerance
         assert tensor.is_contiguous()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("sizes", [(3, 4), (1,), (), (0,), (2, 0, 3), (2, 3, 4, 5)], ids=str)
 def test_types_and_sizes(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:

@@ -177,7 +177,7 @@ SERVED = {"float": 44, "double": 32, "int64": 20, "int32": 20, "bool": 6}
 
 
 @needs_compiler
-@pytest.mark.quick("bool", every=2)
+@pytest.mark.quick("bool", every=4)
 @pytest.mark.parametrize("dtype", SERVED)
 def test_each_operator_gives_what_the_engine_gives(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for infinities, NaN, negative zero, and integers that overflow."""

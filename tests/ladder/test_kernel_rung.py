@@ -216,7 +216,7 @@ def test_a_library_of_another_platform_gives_way_to_the_bodies_and_a_damaged_one
                 opbridge.load(bundle.path, isolated=isolated)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.usefixtures("kernels")
 def test_cmake_builds_the_library_of_a_bundle_again(tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
@@ -321,7 +321,7 @@ def test_declarations_that_do_not_fit(tmp_path: Path) -> None:
     assert find_operator(scale.target) is scale
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_kernel_functions_of_one_name_in_two_files_are_refused(tmp_path: Path) -> None:
     """The linker would keep one of them, and both operators would compute the same."""
     from opbridge.kernels.compiler import build
@@ -375,7 +375,7 @@ OPBRIDGE_OPERATOR(shaped, sizes, "rungtest::{name}({types}", opbridge::types<flo
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.usefixtures("kernels")
 def test_a_shape_function_that_is_wrong_at_other_sizes_is_found_by_the_verification(tmp_path: Path) -> None:
     scale = scale_operator(tmp_path)

@@ -259,7 +259,7 @@ def test_equal_nodes_are_one_question(monkeypatch):
     assert 1 <= len(asked) <= 2
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_it_agrees_with_loading_the_whole_model_on_the_standards_own_test_cases():
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()

@@ -79,7 +79,7 @@ def test_the_table_is_large_and_its_oracle_is_used() -> None:
     assert all(case.oracle or case.graph for case in CASES.values())
 
 
-@pytest.mark.quick(*(f"{name}-False-torch.onnx.export" for name in QUICK), every=40)
+@pytest.mark.quick(*(f"{name}-False-torch.onnx.export" for name in QUICK), every=200)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("name", "dynamic"), STATIC_AND_DYNAMIC)
 def test_it_becomes_what_the_old_exporter_made_of_it(name: str, dynamic: bool, way: str, folder: Path) -> None:
@@ -142,7 +142,7 @@ SAME_WITHOUT = {
 """What torch.onnx alone makes of these is right too."""
 
 
-@pytest.mark.quick("tolist", every=48)
+@pytest.mark.quick("tolist", every=144)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CRASHES_WITHOUT])
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_custom_node_without_a_body_is_named_with_the_command_that_gives_it_on
     assert session.run(None, {"x": np.array([1, 2], np.float32)})[0].tolist() == [2, 4]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_deprecated_torch_jit_is_no_news(tmp_path: Path) -> None:
     script = write(tmp_path, "import torch\ntorch.jit.trace(torch.nn.ReLU(), torch.ones(2))\nprint('traced')\n")
     command = [sys.executable, "-m", "opbridge", "run-script", script]

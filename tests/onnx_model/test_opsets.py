@@ -334,7 +334,7 @@ def test_einsum(equation: str) -> None:
     np.testing.assert_allclose(found, result, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.quick("linear")
+@pytest.mark.quick("linear", every=5)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])

@@ -99,6 +99,7 @@ assert differences(before, state()) == []
 """
 
 
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("program", [PROCESSES, THREADS], ids=["eight processes", "four threads"])
 def test_exports_at_once(program: str, tmp_path: Path) -> None:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests" / "support")])

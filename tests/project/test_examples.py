@@ -70,7 +70,7 @@ def _assert_same(entry: Entry, bundle: opbridge.Bundle, *inputs: torch.Tensor) -
         np.testing.assert_allclose(array, tensor.numpy(), 1e-5, 1e-5)
 
 
-@pytest.mark.quick("asinh", "detector_head", every=8)
+@pytest.mark.quick("asinh", "detector_head", every=16)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_verified(name: str, tmp_path: Path) -> None:
     _, bundle = _export(name, tmp_path)

@@ -40,14 +40,14 @@ def server() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.quick("bucketize", "scatter_reduce", "min.other", "shapes for")
+@pytest.mark.quick("bucketize", "scatter_reduce", "min.other", "shapes for", every=3)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_quick_report(name, tmp_path):
     row = child.main(f"situations:situation#{name}", "opbridge", tmp_path)
     assert row.verdict == expected_verdict(name), row
 
 
-@pytest.mark.quick(every=12)
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_report(name, server):
     row = server.compare(f"situations:situation#{name}", "opbridge", name=name)

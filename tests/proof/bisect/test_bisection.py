@@ -219,7 +219,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.quick("wrong_weight")
+@pytest.mark.quick("wrong_weight", every=3)
 @pytest.mark.parametrize(("name", "plant"), FAULTS, ids=[plant.__name__ for _, plant in FAULTS])
 def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node], tmp_path: Path) -> None:
     model = exported(name).model.clone()
@@ -421,7 +421,7 @@ def test_a_bundle_verified_later_in_another_process(tmp_path: Path) -> None:
         assert "; largest error " in shown
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_an_onnx_model_against_itself(tmp_path: Path) -> None:
     original = exported("pictures").model.clone()
     faulty = original.clone()

@@ -71,7 +71,7 @@ def test_it_names_the_node(tmp_path, monkeypatch, crashes, node, operator, signa
     assert Crash.from_dict(crash.to_dict()) == crash
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_where_the_model_can_not_be_cut_it_names_all(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "ConcatFromSequence=crash")
     crash = crash_of(chain(tmp_path))
@@ -86,7 +86,7 @@ def test_memory_that_runs_out(tmp_path, monkeypatch):
     assert (crash.cause, crash.signal, crash.node) == ("out of memory", None, "sinh")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_hang(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Sinh=hang")
     crash = crash_of(chain(tmp_path), limits=Limits(seconds=4))

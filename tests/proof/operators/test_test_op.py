@@ -115,7 +115,7 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "test_test_op::tabled|onnxruntime|number 2|passed|identical" in printed
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_wrong_kernel(check: Check) -> None:
     # It is wrong for values above 10 alone, which the second sample has, and in float32.
     formula = "sizeof(x) == 4 && x > 10 ? 3 * x : 2 * x"
@@ -186,7 +186,7 @@ def test_a_kernel_that_does_not_compile(check: Check) -> None:
     assert not_run["number 1", "kernel"] == not_run["number 1", "onnxruntime"] == "the kernel is not built"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_kernel_of_another_operator(check: Check) -> None:
     text = declared("known_operator", after="known_operator.kernel('kernel.h')")
     failed = rows(check(text, kernel("test_test_op::unknown_operator")), "failed")
@@ -197,7 +197,7 @@ def test_a_kernel_of_another_operator(check: Check) -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_kernel_with_other_arguments(check: Check) -> None:
     text = declared("other_arguments", after="other_arguments.kernel('kernel.h')")
     failed = rows(check(text, kernel("test_test_op::other_arguments").replace("(T x)", "(T z)")), "failed")
@@ -221,7 +221,7 @@ def test_no_compiler(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not_run["number 1", "kernel"] == "the kernel is not built"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_kernel_that_does_not_take_the_dtype(check: Check) -> None:
     found = check(
         declared("float_only", "torch.rand(3).half()", after="float_only.kernel('kernel.h')"),
@@ -246,7 +246,7 @@ def test_gradients_at_a_kink(check: Check) -> None:
     assert rows(found, "passed")["number 1", "gradients"] == "float64, close to the sample's values"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_gradients_that_are_not_checked(check: Check) -> None:
     samples = "torch.rand(400), torch.zeros(0), torch.tensor([torch.inf])"
     found = check(declared("many_elements", samples, body="x.abs()"))

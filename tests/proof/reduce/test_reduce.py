@@ -139,7 +139,7 @@ def test_a_normalization_has_a_reference_in_float64() -> None:
     assert abs(result["y"].mean()) < 1e-15
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_wrong_kernel_among_43_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faulty_engine.install(tmp_path / "engine", monkeypatch, "Erf")
     found = opbridge.reduce(chain(tmp_path / "chain.onnx"), path=tmp_path / "out", engine="faulty")
