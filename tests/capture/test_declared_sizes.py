@@ -426,14 +426,19 @@ class Branches(torch.nn.Module):
         return x * 2 if self.condition(*x.shape) else x + 1
 
 
+def _number_and_equal(height: int, width: int) -> bool:
+    return height * width == 1369 and height == width
+
+
+def _grid(height: int, width: int) -> bool:
+    return height // 14 * (width // 14) == 1369 and height == width
+
+
 PAIRS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
     "equal": (lambda height, width: height == width, [(20, 900), (9, 9)]),
     "larger": (lambda height, width: height > width, [(900, 20), (3, 4)]),
-    "a number and equal": (lambda height, width: height * width == 1369 and height == width, [(37, 37), (3, 4)]),
-    "a grid": (
-        lambda height, width: height // 14 * (width // 14) == 1369 and height == width,
-        [(518, 518), (518, 525)],
-    ),
+    "a number": (_number_and_equal, [(37, 37), (3, 4)]),
+    "a grid": (_grid, [(518, 518), (518, 525)]),
 }
 
 

@@ -107,7 +107,7 @@ class SizeGuard:
             sizes = np.meshgrid(*spans, indexing="ij")
             values = {**known, **dict(zip(pair, sizes, strict=True))}
             try:
-                holds = _function(self.condition)(*(values[symbol] for symbol in arguments))
+                holds = _function(self.condition, _Arrays)(*(values[symbol] for symbol in arguments))
             except (TypeError, ValueError, ZeroDivisionError, AssertionError, AttributeError):
                 continue  # It can't be computed for many sizes at once.
             fails = ~np.broadcast_to(np.asarray(holds, dtype=bool), sizes[0].shape)
@@ -170,13 +170,13 @@ def _arguments(condition: Any) -> list[Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _function(condition: Any) -> Callable[..., Any]:
-    """The condition as a Python function of its symbols: hundreds of sizes are tried."""
+def _function(condition: Any, printer: type[StrPrinter] | None = None) -> Callable[..., Any]:
+    """The condition as a function of its symbols, in Python or with another printer: hundreds of sizes are tried."""
     # What has no equivalent in Python is evaluated by sympy.
     names: dict[str, Any] = {type(call).__name__: type(call) for call in condition.atoms(sympy.Function)}
-    names |= {"math": math, "Min": min, "Max": max}
+    names |= {"math": math, "np": np, "Min": min, "Max": max}
     function: Callable[..., Any] = sympy.lambdify(
-        _arguments(condition), condition, modules=[names], printer=_Python, cse=True
+        _arguments(condition), condition, modules=[names], printer=printer or _Python, cse=True
     )
     return function
 
@@ -204,6 +204,25 @@ class _Python(StrPrinter):  # type: ignore[misc]
                 self.parenthesize(argument, PRECEDENCE["Mul"]) for argument in call.args
             )
         return f"{_FUNCTIONS.get(name, name)}({', '.join(map(self._print, call.args))})"
+
+
+class _Arrays(_Python):
+    """Prints them for arrays of sizes."""
+
+    def _print_And(self, condition: Any) -> str:
+        return " & ".join(f"({self._print(part)})" for part in condition.args)
+
+    def _print_Or(self, condition: Any) -> str:
+        return " | ".join(f"({self._print(part)})" for part in condition.args)
+
+    def _print_Not(self, condition: Any) -> str:
+        return f"np.logical_not({self._print(condition.args[0])})"
+
+    def _print_Min(self, call: Any) -> str:
+        return functools.reduce(lambda left, right: f"np.minimum({left}, {right})", map(self._print, call.args))
+
+    def _print_Max(self, call: Any) -> str:
+        return functools.reduce(lambda left, right: f"np.maximum({left}, {right})", map(self._print, call.args))
 
 
 _FARTHEST = 128
