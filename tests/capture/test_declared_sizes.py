@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from operator import index, truth
 from pathlib import Path
@@ -416,7 +417,7 @@ def test_axes_of_one_name_have_one_size_from_the_beginning() -> None:
 
 
 class Branches(torch.nn.Module):
-    """A branch on two sizes that no size alone decides."""
+    """A branch on two sizes."""
 
     def __init__(self, condition: Any) -> None:
         super().__init__()
@@ -434,7 +435,18 @@ def _grid(height: int, width: int) -> bool:
     return height // 14 * (width // 14) == 1369 and height == width
 
 
-PAIRS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
+def _remainder_and_large(height: int, width: int) -> bool:
+    return height % 7 == 3 and height > 200
+
+
+def _logarithm(height: int, width: int) -> bool:
+    return int(math.log2(height)) > 8
+
+
+CONDITIONS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
+    "a square": (lambda height, width: height * height > 50000, [(230, 3), (21, 900)]),
+    "a remainder": (_remainder_and_large, [(206, 3), (17, 3)]),
+    "a logarithm": (_logarithm, [(600, 3), (511, 3)]),
     "equal": (lambda height, width: height == width, [(20, 900), (9, 9)]),
     "larger": (lambda height, width: height > width, [(900, 20), (3, 4)]),
     "a number": (_number_and_equal, [(37, 37), (3, 4)]),
@@ -443,9 +455,9 @@ PAIRS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
 
 
 @pytest.mark.quick("equal")
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_branch_on_two_sizes_that_differs_far_from_the_example(name: str, tmp_path: Path) -> None:
-    condition, shapes = PAIRS[name]
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_branch_that_differs_far_from_the_example(name: str, tmp_path: Path) -> None:
+    condition, shapes = CONDITIONS[name]
     model, example = Branches(condition), torch.randn(20, 900)
     bundle = opbridge.export(model, (example,), path=tmp_path / "bundle", dynamic_shapes=({0: "h", 1: "w"},))
     assert bundle.verified

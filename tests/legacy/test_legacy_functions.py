@@ -323,7 +323,7 @@ def test_a_dynamic_number_is_an_input_of_the_node() -> None:
 class ReadsNumbers(Function):
     @staticmethod
     def forward(ctx, x, scales):
-        return torch.nn.functional.interpolate(x, scale_factor=scales.tolist()[-2:], mode="bicubic")
+        return torch.nn.functional.interpolate(x, scale_factor=scales.tolist()[-2:], mode="bicubic", align_corners=True)
 
     @staticmethod
     def symbolic(g, x, scales):

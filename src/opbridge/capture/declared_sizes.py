@@ -41,8 +41,6 @@ _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
-_LARGEST = 1024
-"""Up to this size, pairs of sizes are searched."""
 _MULTIPLES = (2, 3, 4, 6, 8, 12)
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
@@ -85,7 +83,7 @@ def check_declared_sizes(
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * declared.elements(example, {}))
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
-    for chosen in [*alone, *_together(declared.dimensions, guards), *_pairs(declared.dimensions, guards, base)]:
+    for chosen in [*alone, *_together(declared.dimensions, guards), *_of_conditions(declared.dimensions, guards, base)]:
         sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
         failing = [guard for guard in guards if guard.fails({**base, **sizes})]
         if not failing or time.perf_counter() - started > _MOST_SECONDS:
@@ -169,20 +167,21 @@ def _together(
             yield chosen
 
 
-def _pairs(
+def _of_conditions(
     dimensions: Sequence[DynamicDimension], guards: Sequence[SizeGuard], base: Mapping[str, int]
 ) -> Iterator[list[tuple[DynamicDimension, int]]]:
-    """Sizes of two dimensions at which a condition in Python such as ``height != width`` is false."""
+    """Sizes at which a condition in Python is false, as ``n * n < 50000`` and ``height != width``, and equal sizes.
+
+    After ``a != b`` Python does not compare ``b`` with ``c``.
+    """
     of = {place.source: one for one in dimensions for place, derived in one.places if derived(7) == 7}
-    ranges = {
-        source: (max(_SMALLEST, one.low), min(one.high or _LARGEST, max(_LARGEST, 2 * one.size)))
-        for source, one in of.items()
-    }
+    ranges = {source: (max(_SMALLEST, one.low), one.high) for source, one in of.items()}
     for guard in {guard.condition: guard for guard in guards if not guard.is_asked_by_torch()}.values():
-        for sizes in guard.failing_pairs(base, ranges):
-            chosen = {of[source]: size for source, size in sizes.items()}
-            if len(chosen) > 1:
-                yield list(chosen.items())
+        for sizes in guard.failing_sizes(base, ranges):
+            yield list({id(of[source]): (of[source], size) for source, size in sizes.items()}.values())
+        if len(guard.condition.free_symbols) > 1:
+            for equal in sorted({one.size for one in dimensions}):
+                yield [(one, equal) for one in dimensions if _may_have(one, equal)]
 
 
 def _numbers_of_condition(source: SourceLine | None) -> set[int]:

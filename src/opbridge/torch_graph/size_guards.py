@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,8 +89,10 @@ class SizeGuard:
         except (AssertionError, ZeroDivisionError):
             return False
 
-    def failing_pairs(self, base: Mapping[str, int], ranges: Mapping[str, tuple[int, int]]) -> Iterator[dict[str, int]]:
-        """Sizes of two dimensions at which the condition is false: next to the base sizes, and the next equal ones.
+    def failing_sizes(
+        self, base: Mapping[str, int], ranges: Mapping[str, tuple[int, int | None]]
+    ) -> Iterator[dict[str, int]]:
+        """Sizes of one dimension, or of two, at which the condition is false: near the base, far away, and equal.
 
         Args:
             base: The sizes of the example by dimension, which the other dimensions have.
@@ -102,20 +104,24 @@ class SizeGuard:
         arguments = _arguments(self.condition)
         if not known.keys() >= set(arguments):
             return
-        for pair in itertools.combinations([one for one in arguments if one in varying], 2):
-            spans = [np.arange(low, high + 1) for low, high in (ranges[varying[one]] for one in pair)]
-            sizes = np.meshgrid(*spans, indexing="ij")
-            values = {**known, **dict(zip(pair, sizes, strict=True))}
-            try:
-                holds = _function(self.condition, _Arrays)(*(values[symbol] for symbol in arguments))
-            except (TypeError, ValueError, ZeroDivisionError, AssertionError, AttributeError):
-                continue  # It can't be computed for many sizes at once.
-            fails = ~np.broadcast_to(np.asarray(holds, dtype=bool), sizes[0].shape)
-            distance = sum(np.abs(one - known[symbol]) for symbol, one in zip(pair, sizes, strict=True))
-            for chosen in (fails, fails & (sizes[0] == sizes[1])):
-                if chosen.any():
-                    at = np.unravel_index(np.argmin(np.where(chosen, distance, np.iinfo(np.int64).max)), chosen.shape)
-                    yield {varying[symbol]: int(one[at]) for symbol, one in zip(pair, sizes, strict=True)}
+        for number, most in _MOST_TRIED.items():
+            for chosen in itertools.combinations([one for one in arguments if one in varying], number):
+                spans = [_around(known[one], *ranges[varying[one]], most) for one in chosen]
+                sizes = dict(zip(chosen, np.meshgrid(*spans, indexing="ij"), strict=True))
+                fails = self._fails({**known, **sizes})
+                for times, wanted in _wanted(fails, list(sizes.values())):
+                    distance = sum(abs(tried - times * known[one]) for one, tried in sizes.items())
+                    at = np.unravel_index(np.argmin(np.where(wanted, distance, np.iinfo(np.int64).max)), wanted.shape)
+                    yield {varying[one]: int(tried[at]) for one, tried in sizes.items()}
+
+    def _fails(self, values: Mapping[Any, Any]) -> np.ndarray:
+        """Whether the condition is false, for arrays of sizes; nowhere if it can't be computed for these."""
+        try:
+            holds = _function(self.condition, _Arrays)(*(values[symbol] for symbol in _arguments(self.condition)))
+        except (TypeError, ValueError, ZeroDivisionError, AssertionError, AttributeError):
+            holds = True
+        shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
+        return ~np.broadcast_to(np.asarray(holds, dtype=bool), shape)
 
     def limits(self, source: str) -> tuple[int | None, int | None]:
         """The smallest and the largest size of one dimension, if the condition is a limit such as ``n <= 5``."""
@@ -159,6 +165,25 @@ class SizeGuard:
         known = ((symbol, source) for symbol, sources in self.symbols.items() for source in sources)
         named = {symbol: sympy.Symbol(names[source]) for symbol, source in known if source in names}
         return str(_Python().doprint(self.condition.xreplace(named)))
+
+
+_MOST_TRIED = {1: 2**16, 2: 2**11}
+"""How many sizes of each dimension are tried, where one or two vary."""
+
+
+def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+    """Where to look for sizes, and which multiple of the base they should be near."""
+    kinds = (
+        [(1, fails), (4, fails), (16, fails)] if len(sizes) == 1 else [(1, fails), (1, fails & (sizes[0] == sizes[1]))]
+    )
+    yield from ((times, wanted) for times, wanted in kinds if wanted.any())
+
+
+def _around(base: int, low: int, high: int | None, most: int) -> np.ndarray:
+    """The smallest sizes, and those next to ``base``."""
+    first = max(low, base - most // 4)
+    sizes = np.union1d(np.arange(low, low + most // 2), np.arange(first, first + most // 2))
+    return sizes if high is None else sizes[sizes <= high]
 
 
 def _holds(condition: Any, values: Mapping[Any, int]) -> bool:
