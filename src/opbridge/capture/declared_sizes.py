@@ -83,10 +83,13 @@ def check_declared_sizes(
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * declared.elements(example, {}))
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
-    for chosen in [*alone, *_together(declared.dimensions, guards), *_of_conditions(declared.dimensions, guards, base)]:
+    together = _together(declared.dimensions, guards)
+    for chosen in itertools.chain(alone, together, _of_conditions(declared.dimensions, guards, base)):
         sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
         failing = [guard for guard in guards if guard.fails({**base, **sizes})]
-        if not failing or time.perf_counter() - started > _MOST_SECONDS:
+        if time.perf_counter() - started > _MOST_SECONDS:
+            break
+        if not failing:
             continue
         if declared.elements(example, sizes) > largest:
             continue

@@ -167,8 +167,8 @@ class SizeGuard:
         return str(_Python().doprint(self.condition.xreplace(named)))
 
 
-_MOST_TRIED = {1: 2**16, 2: 2**11}
-"""How many sizes of each dimension are tried, where one or two vary."""
+_MOST_TRIED = {1: 2**15, 2: 2**10}
+"""The number of the smallest sizes of a dimension that are tried, where one or two vary."""
 
 
 def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
@@ -181,8 +181,7 @@ def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[in
 
 def _around(base: int, low: int, high: int | None, most: int) -> np.ndarray:
     """The smallest sizes, and those next to ``base``."""
-    first = max(low, base - most // 4)
-    sizes = np.union1d(np.arange(low, low + most // 2), np.arange(first, first + most // 2))
+    sizes = np.union1d(np.arange(low, low + most), np.arange(max(low, base - most // 8), base + most // 8))
     return sizes if high is None else sizes[sizes <= high]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -80,23 +81,22 @@ def _by_qr(matrix: Tensor, right: Tensor, rcond: float | None, checks_rank: bool
     # The Frobenius norms bound the condition number; NaN and infinities of a singular matrix don't pass the test.
     inverse = torch.linalg.solve_triangular(upper, torch.eye(columns, dtype=upper.dtype).expand_as(upper), upper=True)
     condition = torch.linalg.matrix_norm(upper) * torch.linalg.matrix_norm(inverse)
-    share = rows * torch.finfo(upper.dtype).eps if rcond is None else rcond
-    branches = _of_full_rank, _of_any_rank(share)
+    # The largest condition number of full rank. Not its inverse, which onnxscript's optimizer may replace by 0.
+    most = 1 / torch.finfo(upper.dtype).eps / rows if rcond is None else 1 / rcond if rcond > 0 else math.inf
+    limit = torch.scalar_tensor(most, dtype=upper.dtype)
     # Flat, because two branches must have the same strides.
-    solution, rank = torch.cond((condition * share < 1).all(), *branches, (matrix, right, upper, turned))
+    branches, operands = (_of_full_rank, _of_any_rank), (matrix, right, upper, turned, limit)
+    solution, rank = torch.cond((condition < limit).all(), *branches, operands)
     return solution.reshape(turned.shape), rank
 
 
-def _of_full_rank(matrix: Tensor, right: Tensor, upper: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
+def _of_full_rank(matrix: Tensor, right: Tensor, upper: Tensor, turned: Tensor, limit: Tensor) -> tuple[Tensor, Tensor]:
     rank = torch.full(upper.shape[:-2], upper.shape[-1], dtype=torch.int64)
     return torch.linalg.solve_triangular(upper, turned, upper=True).flatten(), rank
 
 
-def _of_any_rank(share: Any) -> Callable[..., tuple[Tensor, Tensor]]:
-    def by_singular_values(matrix: Tensor, right: Tensor, upper: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
-        left, values, adjoint = torch.linalg.svd(matrix, full_matrices=False)
-        is_kept = values > values.amax(-1, keepdim=True) * share
-        inverses = torch.where(is_kept, 1 / torch.where(is_kept, values, 1), 0)
-        return (adjoint.mH @ (inverses.unsqueeze(-1) * (left.mH @ right))).flatten(), is_kept.sum(-1)
-
-    return by_singular_values
+def _of_any_rank(matrix: Tensor, right: Tensor, upper: Tensor, turned: Tensor, limit: Tensor) -> tuple[Tensor, Tensor]:
+    left, values, adjoint = torch.linalg.svd(matrix, full_matrices=False)
+    is_kept = values * limit > values.amax(-1, keepdim=True)
+    inverses = torch.where(is_kept, 1 / torch.where(is_kept, values, 1), 0)
+    return (adjoint.mH @ (inverses.unsqueeze(-1) * (left.mH @ right))).flatten(), is_kept.sum(-1)

@@ -32,7 +32,7 @@ def interpolate(
     example, are resized by a factor ``(w // 14 + 0.1) / 37``.
     """
     factors = scale_factor if isinstance(scale_factor, (tuple, list)) else [scale_factor] * (input.dim() - 2)
-    is_dynamic = any(isinstance(factor, torch.SymFloat) for factor in factors)
+    is_dynamic = any(isinstance(factor, torch.SymFloat) for factor in factors) and input.is_floating_point()
     if not is_dynamic or mode not in _MODES or align_corners or recompute_scale_factor or antialias:
         return NotImplemented
     for axis, factor in enumerate(factors, start=2):

@@ -5,10 +5,10 @@
 
 namespace complementary_error {
 
-// Of z = |x|: erfc(z) = exp(-z^2) f(t) / (1 + 2 z) with t = (z - 2) / (z + 2), the variable of Shepherd and Laframboise,
-// "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981. f is a polynomial fitted at Chebyshev nodes up to z = 10.5
-// with 40 digits (error 1.2e-9), evaluated in pairs of terms. z^2 is a product and its rounding error, by Dekker's
-// splitting, because exp amplifies the error.
+// Of z = |x|: erfc(z) = exp(-z^2) f(t) / (1 + 2 z) with t = (z - 2) / (z + 2), the variable of Shepherd and
+// Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", 1981. f is a polynomial fitted at Chebyshev nodes
+// up to z = 10.5 with 40 digits (error 1.2e-9), evaluated in pairs of terms. z^2 is a product and its rounding error, by
+// Dekker's splitting, because exp amplifies the error.
 inline float erfc(float x) {
   const float size = std::abs(x);
   const float z = size < 10.5f ? size : 10.5f;

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from onnxscript import FLOAT
+from onnxscript import BFLOAT16, FLOAT
 from onnxscript import opset18 as op
 from torch import Tensor
 
@@ -80,6 +80,8 @@ def erfc_with_kernel(self: Any) -> Any:
 
     erfc(Tensor self) -> Tensor
     """
+    if self.dtype == BFLOAT16.dtype:
+        return op.Cast(custom_node("opbridge::Erfc", op.Cast(self, to=FLOAT.dtype)), to=BFLOAT16.dtype)
     return custom_node("opbridge::Erfc", self if self.dtype in FLOATS else op.Cast(self, to=FLOAT.dtype))
 
 

@@ -8,7 +8,8 @@ namespace rotated_overlaps {
 
 void shape(opbridge::ShapeCall& call) {
   for (int i = 0; i < 2; ++i)
-    call.check(call.rank(i) == 2 && call.size(i, 1) == 5, "boxes", i + 1, " must have sizes (boxes, 5), not ", call.sizes(i));
+    call.check(call.rank(i) == 2 && call.size(i, 1) == 5, "boxes", i + 1, " must have sizes (boxes, 5), not ",
+               call.sizes(i));
   call.set_output(0, {call.size(0, 0), call.size(1, 0)});
 }
 
