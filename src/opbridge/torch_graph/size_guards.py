@@ -102,17 +102,16 @@ class SizeGuard:
         known = {symbol: base[source] for symbol, source in places if source in base}
         varying = {symbol: source for symbol, source in places if source in ranges}
         arguments = _arguments(self.condition)
-        if not known.keys() >= set(arguments):
+        if not known.keys() >= set(arguments) or not varying.keys() & set(arguments):
             return
-        for number, most in _MOST_TRIED.items():
-            for chosen in itertools.combinations([one for one in arguments if one in varying], number):
-                spans = [_around(known[one], *ranges[varying[one]], most) for one in chosen]
-                sizes = dict(zip(chosen, np.meshgrid(*spans, indexing="ij"), strict=True))
-                fails = self._fails({**known, **sizes})
-                for times, wanted in _wanted(fails, list(sizes.values())):
-                    distance = sum(abs(tried - times * known[one]) for one, tried in sizes.items())
-                    at = np.unravel_index(np.argmin(np.where(wanted, distance, np.iinfo(np.int64).max)), wanted.shape)
-                    yield {varying[one]: int(tried[at]) for one, tried in sizes.items()}
+        own = [one for one in arguments if one in varying]
+        for chosen in itertools.combinations(own, min(2, len(own))):
+            spans = [_around(known[one], *ranges[varying[one]], _MOST_TRIED[len(chosen)]) for one in chosen]
+            sizes = dict(zip(chosen, np.meshgrid(*spans, indexing="ij"), strict=True))
+            for times, wanted in _wanted(self._fails({**known, **sizes}), list(sizes.values())):
+                distance = sum(abs(tried - times * known[one]) for one, tried in sizes.items())
+                at = np.unravel_index(np.argmin(np.where(wanted, distance, np.iinfo(np.int64).max)), wanted.shape)
+                yield {varying[one]: int(tried[at]) for one, tried in sizes.items()}
 
     def _fails(self, values: Mapping[Any, Any]) -> np.ndarray:
         """Whether the condition is false, for arrays of sizes; nowhere if it can't be computed for these."""
@@ -168,7 +167,7 @@ class SizeGuard:
 
 
 _MOST_TRIED = {1: 2**15, 2: 2**10}
-"""The number of the smallest sizes of a dimension that are tried, where one or two vary."""
+"""The number of the smallest sizes of a dimension that are tried, for a condition on one and on more."""
 
 
 def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
