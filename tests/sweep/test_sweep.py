@@ -277,7 +277,7 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_operators_are_a_collection(tmp_path: Path) -> None:
     pytest.importorskip("expecttest")
     found = run_sweep(["operators"], tmp_path, patterns=["hypot", "jiterator_unary"], jobs=1)
