@@ -7,14 +7,13 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import chromium, page  # noqa: F401 - fixtures, one browser for all files
 from checked_passes import check_every_pass
-from engine_in_process import sessions_start_no_process, sessions_start_processes
+from engine_in_process import sessions_start_no_process
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers share the cores: threads of torch beside those of another worker wait for each other. It is read once,
@@ -60,15 +59,6 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.manual_seed(0)  # what test modules draw while they are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture
-def child_processes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Sessions of engines run in child processes, as always outside of the quick tests."""
-    sessions_start_processes()
-    yield
-    if "not slow" in request.config.option.markexpr:
-        sessions_start_no_process()
 
 
 def optimize_less() -> None:

@@ -443,10 +443,15 @@ def _logarithm(height: int, width: int) -> bool:
     return int(math.log2(height)) > 8
 
 
+def _half(height: int, width: int) -> bool:
+    return int(height * 0.5) > 200
+
+
 CONDITIONS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
     "a square": (lambda height, width: height * height > 50000, [(230, 3), (21, 900)]),
     "a remainder": (_remainder_and_large, [(206, 3), (17, 3)]),
     "a logarithm": (_logarithm, [(600, 3), (511, 3)]),
+    "a conversion": (_half, [(402, 3), (401, 3)]),
     "equal": (lambda height, width: height == width, [(20, 900), (9, 9)]),
     "larger": (lambda height, width: height > width, [(900, 20), (3, 4)]),
     "a number": (_number_and_equal, [(37, 37), (3, 4)]),

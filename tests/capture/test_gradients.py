@@ -109,7 +109,6 @@ def test_a_size_that_the_model_fixes_is_refused() -> None:
 
 
 @pytest.mark.quick(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_in_the_engine(model: Any, tmp_path: Path) -> None:
     bundle = opbridge.export(model(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},), path=tmp_path / "b")

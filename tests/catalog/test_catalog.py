@@ -153,7 +153,7 @@ def test_a_file_given_twice_is_imported_once(tmp_path: Path) -> None:
     assert first is second
 
 
-@pytest.mark.sweep
+@pytest.mark.slow
 def test_importing_a_file_of_the_catalog_registers_nothing() -> None:
     before = declared_specs()
     import opbridge.catalog.ops.elementwise.hypot  # noqa: F401

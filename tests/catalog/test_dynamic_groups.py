@@ -40,7 +40,6 @@ class Correlated(torch.nn.Module):
 
 
 @pytest.mark.quick(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("module", [Modulated(), Enlarged(), Correlated()], ids=lambda module: type(module).__name__)
 def test_one_group_per_element_of_the_batch(module: torch.nn.Module, tmp_path: Path) -> None:
     def inputs(batch: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -339,7 +339,6 @@ def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_pat
 
 
 @pytest.mark.quick(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [lu_factor.lu_factor, ldl_factor.ldl_factor, householder.factored, lambda x: cholesky.cholesky(x, False)],

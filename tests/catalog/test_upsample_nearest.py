@@ -87,7 +87,6 @@ def test_all_dynamic_sizes(engine: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.quick(every=5)
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.uint8], ids=str)
 @pytest.mark.parametrize("rank", [1, 2, 3])

@@ -110,7 +110,6 @@ def test_control_flow_is_refused():
 
 
 @pytest.mark.quick(every=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "axis", "keepdims"), [([2, 3], 1, 0), ([2, 3, 4, 5], -3, 1)])
 def test_a_reduction_over_one_axis_of_which_pnnx_loses_count(tmp_path, shape, axis, keepdims):
     axes = numpy_helper.from_array(np.array([axis]), "axes")

@@ -550,7 +550,6 @@ class DrawnTwice(Drawn):
 
 
 @pytest.mark.quick(every=2)
-@pytest.mark.slow
 @pytest.mark.parametrize(("function", "verdict"), [(Drawn, "not verified"), (DrawnTwice, "passed")])
 def test_numbers_that_only_forward_draws_are_no_reference(function: Any, verdict: str, tmp_path: Path) -> None:
     # The numbers of the sigmoid of an input of this shape may agree by chance.

@@ -17,16 +17,8 @@ _START = isolation.EngineProcess
 
 
 def sessions_start_no_process() -> None:
-    """From now on, sessions of ONNX Runtime without a limit of memory answer in this process, as their child would.
-
-    A test that needs a child takes the fixture ``child_processes``.
-    """
+    """From now on, sessions of ONNX Runtime without a limit of memory answer in this process, as their child would."""
     isolation.EngineProcess = _started  # type: ignore[assignment,misc]
-
-
-def sessions_start_processes() -> None:
-    """The opposite."""
-    isolation.EngineProcess = _START  # type: ignore[misc]
 
 
 def _started(name: str, python: Path | None = None, limits: Limits | None = None) -> host.EngineProcess:
@@ -57,9 +49,6 @@ class _Here(host.EngineProcess):
             return _sent(*self._engine(*request))
         except Exception as error:
             raise self._raised(doing, child._described(error)) from None
-
-    def kill(self) -> None:
-        self._engine = None
 
     def close(self) -> None:
         self._engine = None

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -41,6 +42,7 @@ _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
+_MOST_NUMBERS = 4
 _MULTIPLES = (2, 3, 4, 6, 8, 12)
 _SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
@@ -83,9 +85,13 @@ def check_declared_sizes(
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * declared.elements(example, {}))
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
+    tried: list[dict[str, int]] = []
     together = _together(declared.dimensions, guards)
     for chosen in itertools.chain(alone, together, _of_conditions(declared.dimensions, guards, base)):
         sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
+        if sizes in tried:
+            continue
+        tried.append(sizes)
         failing = [guard for guard in guards if guard.fails({**base, **sizes})]
         if time.perf_counter() - started > _MOST_SECONDS:
             break
@@ -175,12 +181,16 @@ def _of_conditions(
 ) -> Iterator[list[tuple[DynamicDimension, int]]]:
     """Sizes at which a condition in Python is false, as ``n * n < 50000`` and ``height != width``, and equal sizes.
 
-    After ``a != b`` Python does not compare ``b`` with ``c``.
+    After ``a != b`` Python does not compare ``b`` with ``c``. For ``int(n / 2) > 200`` torch asks whether
+    ``int(n / 2)`` is the number that it is in the example, and does not compare it with 200.
     """
     of = {place.source: one for one in dimensions for place, derived in one.places if derived(7) == 7}
     ranges = {source: (max(_SMALLEST, one.low), one.high) for source, one in of.items()}
     for guard in {guard.condition: guard for guard in guards if not guard.is_asked_by_torch()}.values():
-        for sizes in guard.failing_sizes(base, ranges):
+        line = innermost(guard.frames, libraries=True)
+        numbers = [int(number) for number in re.findall(r"\b\d+\b", line.text if line is not None else "")]
+        conditions = [guard, *guard.comparisons(numbers[:_MOST_NUMBERS])]
+        for sizes in itertools.chain.from_iterable(one.failing_sizes(base, ranges) for one in conditions):
             yield list({id(of[source]): (of[source], size) for source, size in sizes.items()}.values())
         if len(guard.condition.free_symbols) > 1:
             for equal in sorted({one.size for one in dimensions}):

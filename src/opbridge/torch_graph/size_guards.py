@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -113,10 +114,22 @@ class SizeGuard:
                 at = np.unravel_index(np.argmin(np.where(wanted, distance, np.iinfo(np.int64).max)), wanted.shape)
                 yield {varying[one]: int(tried[at]) for one, tried in sizes.items()}
 
+    def comparisons(self, numbers: Sequence[int]) -> Iterator[SizeGuard]:
+        """If the condition fixes a number, those that it is not another one, and is on the same side of that one."""
+        if not isinstance(self.condition, sympy.Eq) or not any(side.is_Integer for side in self.condition.args):
+            return
+        computed, fixed = sorted(self.condition.args, key=lambda side: bool(side.is_Integer))
+        for number in numbers:
+            if number != fixed:
+                side = sympy.Lt if fixed < number else sympy.Gt
+                for condition in (side(computed, number), side(computed, number + (1 if fixed < number else -1))):
+                    yield dataclasses.replace(self, condition=condition)
+
     def _fails(self, values: Mapping[Any, Any]) -> np.ndarray:
         """Whether the condition is false, for arrays of sizes; nowhere if it can't be computed for these."""
+        function = _function(self.condition, of_arrays=True)
         try:
-            holds = _function(self.condition, _Arrays)(*(values[symbol] for symbol in _arguments(self.condition)))
+            holds = function(*(values[symbol] for symbol in _arguments(self.condition)))
         except (TypeError, ValueError, ZeroDivisionError, AssertionError, AttributeError):
             holds = True
         shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
@@ -193,13 +206,13 @@ def _arguments(condition: Any) -> list[Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _function(condition: Any, printer: type[StrPrinter] | None = None) -> Callable[..., Any]:
-    """The condition as a function of its symbols, in Python or with another printer: hundreds of sizes are tried."""
+def _function(condition: Any, of_arrays: bool = False) -> Callable[..., Any]:
+    """The condition as a function of its symbols: hundreds of sizes are tried."""
     # What has no equivalent in Python is evaluated by sympy.
     names: dict[str, Any] = {type(call).__name__: type(call) for call in condition.atoms(sympy.Function)}
-    names |= {"math": math, "np": np, "Min": min, "Max": max}
+    names |= _OF_ARRAYS if of_arrays else {"math": math, "Min": min, "Max": max}
     function: Callable[..., Any] = sympy.lambdify(
-        _arguments(condition), condition, modules=[names], printer=printer or _Python, cse=True
+        _arguments(condition), condition, modules=[names], printer=_Arrays if of_arrays else _Python, cse=True
     )
     return function
 
@@ -207,18 +220,20 @@ def _function(condition: Any, printer: type[StrPrinter] | None = None) -> Callab
 class _Python(StrPrinter):  # type: ignore[misc]
     """Prints torch's functions of sizes as Python's operators."""
 
+    _and, _or, _not = "and", "or", "not "
+
     def _print_Relational(self, condition: Any) -> str:
         left, right = (self._print(side) for side in condition.args)
         return f"{left} {condition.rel_op} {right}"
 
     def _print_And(self, condition: Any) -> str:
-        return " and ".join(f"({self._print(part)})" for part in condition.args)
+        return f" {self._and} ".join(f"({self._print(part)})" for part in condition.args)
 
     def _print_Or(self, condition: Any) -> str:
-        return " or ".join(f"({self._print(part)})" for part in condition.args)
+        return f" {self._or} ".join(f"({self._print(part)})" for part in condition.args)
 
     def _print_Not(self, condition: Any) -> str:
-        return f"not ({self._print(condition.args[0])})"
+        return f"{self._not}({self._print(condition.args[0])})"
 
     def _print_Function(self, call: Any) -> str:
         name = type(call).__name__
@@ -232,20 +247,20 @@ class _Python(StrPrinter):  # type: ignore[misc]
 class _Arrays(_Python):
     """Prints them for arrays of sizes."""
 
-    def _print_And(self, condition: Any) -> str:
-        return " & ".join(f"({self._print(part)})" for part in condition.args)
+    _and, _or, _not = "&", "|", "logical_not"
 
-    def _print_Or(self, condition: Any) -> str:
-        return " | ".join(f"({self._print(part)})" for part in condition.args)
 
-    def _print_Not(self, condition: Any) -> str:
-        return f"np.logical_not({self._print(condition.args[0])})"
-
-    def _print_Min(self, call: Any) -> str:
-        return functools.reduce(lambda left, right: f"np.minimum({left}, {right})", map(self._print, call.args))
-
-    def _print_Max(self, call: Any) -> str:
-        return functools.reduce(lambda left, right: f"np.maximum({left}, {right})", map(self._print, call.args))
+# What the printed names mean for arrays.
+_OF_ARRAYS: dict[str, Any] = {
+    "int": np.trunc,
+    "float": lambda sizes: np.asarray(sizes, np.float64),
+    "math": types.SimpleNamespace(ceil=np.ceil, floor=np.floor),
+    "logical_not": np.logical_not,
+    "Min": lambda *sizes: functools.reduce(np.minimum, sizes),
+    "Max": lambda *sizes: functools.reduce(np.maximum, sizes),
+    "OpaqueUnaryFn_log2": np.log2,
+    "OpaqueUnaryFn_sqrt": np.sqrt,
+}
 
 
 _FARTHEST = 128

@@ -302,7 +302,7 @@ def test_a_run_is_resumed_and_counts(tmp_path: Path) -> None:
     assert (tmp_path / "results.jsonl").read_text() == lines
 
 
-@pytest.mark.sweep
+@pytest.mark.slow
 def test_a_crash_and_a_hang_are_results_of_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker is replaced by one that ends on its second sample, and by one that is silent on it."""
     for ending, cause in ((f"os.kill(os.getpid(), {int(signal.SIGSEGV)})", "SIGSEGV"), ("time.sleep(60)", "5 seconds")):
