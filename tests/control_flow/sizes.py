@@ -381,3 +381,8 @@ def padded_by_rows_or_columns(x):
     if rows or columns:
         x = torch.nn.functional.pad(x, (0, columns, 0, rows), "reflect")
     return torch.nn.functional.unfold(x, (6, 6), stride=4, padding=1)
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def exclusive_or(x):
+    return x.flip(2) if True ^ (x.shape[2] % 2 == 0) else x * 2

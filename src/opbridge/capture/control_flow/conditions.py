@@ -123,7 +123,16 @@ def combined(operator: str, a: Any, b: Any) -> Any:
     return _COMBINED[operator](a, b)
 
 
-_COMBINED = {"BitAnd": and_, "BitOr": or_, "BitXor": xor}
+def _exclusive_or(a: Any, b: Any) -> Any:
+    """``a ^ b``; torch does not combine a bool with a SymBool."""
+    if isinstance(b, bool):
+        a, b = b, a
+    if isinstance(a, bool) and isinstance(b, torch.SymBool):
+        return opposite(b) if a else b
+    return xor(a, b)
+
+
+_COMBINED = {"BitAnd": and_, "BitOr": or_, "BitXor": _exclusive_or}
 
 
 def equality(a: Any, b: Any, negated: bool) -> Any:

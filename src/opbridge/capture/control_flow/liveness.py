@@ -1,13 +1,13 @@
-"""Which variables are read after a branch: the others are no results of it."""
+"""Which variables a branch or a loop must pass on: those that are read before they are assigned again."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Sequence
 
-from opbridge.capture.control_flow.names import loaded
+from opbridge.capture.control_flow.names import is_temporary, loaded
 
-__all__ = ["read_after_branches"]
+__all__ = ["read_after_branches", "set_in_each_iteration"]
 
 _LOCALS = {"locals", "vars", "eval", "exec"}
 
@@ -29,6 +29,21 @@ def read_after_branches(body: Sequence[ast.stmt], always: Iterable[str]) -> dict
     found: dict[int, frozenset[str]] = {}
     _visit(body, frozenset(always) | _reads(functions), found)
     return {id(branch): found.get(id(branch)) for branch in branches}
+
+
+def set_in_each_iteration(statement: ast.stmt, inner: Iterable[str]) -> list[str]:
+    """The variables that each iteration of a loop assigns before it reads them; none of any other statement.
+
+    Args:
+        statement: The statement.
+        inner: The variables that only the statement reads.
+    """
+    if not isinstance(statement, (ast.For, ast.While)):
+        return []
+    item: list[ast.stmt] = [ast.Assign([statement.target], statement.iter)] if isinstance(statement, ast.For) else []
+    tests = [statement.test] if isinstance(statement, ast.While) else [getattr(statement, "goes_on", None)]
+    elsewhere = loaded([*filter(None, tests), *statement.orelse])
+    return [name for name in inner if name not in elsewhere and is_temporary(name, [[*item, *statement.body]])]
 
 
 def _visit(block: Sequence[ast.stmt], after: frozenset[str], found: dict[int, frozenset[str]]) -> None:

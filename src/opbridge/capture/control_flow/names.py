@@ -125,6 +125,10 @@ def is_temporary(name: str, blocks: Sequence[Sequence[ast.stmt]]) -> bool:
 
 def _assigns_first(name: str, block: Sequence[ast.stmt]) -> bool:
     for statement in block:
+        if isinstance(statement, ast.If) and not loaded([statement.test])[name]:
+            if not is_temporary(name, (statement.body, statement.orelse)):
+                return False
+            continue
         if loaded([statement])[name]:
             return False
         if isinstance(statement, ast.Assign) and name in assigned([statement]):

@@ -25,6 +25,7 @@ class State:
         touched: The names of variables whose lists, dicts or sets the statement may change.
         held: Returns the values of ``touched``.
         inner: The variables of ``names`` that only the statement itself reads.
+        temporary: Those of ``inner`` that each iteration of a loop assigns before it reads them.
         dead: The variables of ``names`` that nothing reads after the statement; known for branches only.
     """
 
@@ -34,6 +35,7 @@ class State:
     touched: Sequence[str] = ()
     held: Callable[[], Sequence[Any]] = tuple
     inner: frozenset[str] = frozenset()
+    temporary: frozenset[str] = frozenset()
     dead: frozenset[str] = frozenset()
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +13,10 @@ from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
+from opbridge.capture.control_flow.growing import GrowingLists
 from opbridge.capture.control_flow.operands import Operands
-from opbridge.capture.control_flow.rows import Rows, as_rows
+from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.shrinking import ShrinkingTensors
 from opbridge.capture.control_flow.site import Site, described, refuse
 from opbridge.capture.control_flow.state import State, note_operator, notes_unless_raised
 from opbridge.capture.control_flow.values import ABSENT, UNDEFINED, Agreement, Contents, Output, is_value, refill
@@ -44,37 +45,6 @@ class _Variable:
     def of(cls, name: str, value: Any) -> _Variable:
         """A variable with this value."""
         return cls(name, *pytree.tree_flatten(value))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Growth:
-    """A list or tuple that each iteration adds elements to.
-
-    Attributes:
-        like: The elements of one iteration, stacked.
-        kept: Whether each element may be left out.
-        are_numbers: Whether they are Python numbers and not tensors.
-        at_front: Whether they are inserted before the others and not appended.
-    """
-
-    like: Tensor
-    kept: bool
-    are_numbers: bool
-    at_front: bool
-
-    def agrees(self, other: _Growth) -> bool:
-        """Whether the same tensors can take the elements of both."""
-        same = self.like.dtype == other.like.dtype and _same(self.like.shape, other.like.shape)
-        return same and dataclasses.replace(self, like=other.like) == other
-
-    def rows(self, values: Tensor, kept: Tensor | None) -> Rows:
-        """The elements of all iterations, in their order in the list."""
-        rows = Rows(values.flatten(0, 1), kept.flatten() if kept is not None else None, self.are_numbers)
-        return rows.reversed() if self.at_front else rows
-
-    def added_to(self, value: Any, rows: Rows) -> Any:
-        """The list with these elements."""
-        return type(value)([rows, *value] if self.at_front else [*value, rows])
 
 
 _PASSES = 12
@@ -115,13 +85,15 @@ class TracedLoop:
 
     def _begin(self, state: State) -> None:
         self.state = state
-        self.before = state.get()
+        values = zip(state.names, state.get(), strict=True)
+        self.before = [UNDEFINED if name in state.temporary else value for name, value in values]
         self.attributes = Attributes(state)
         self.contents = Contents([*self.before, *state.held()], [*state.names, *state.touched])
         self.variables = [_Variable.of(*one) for one in zip(state.names, self.before, strict=True)]
         self.lists = [_Variable.of(*one) for one in zip(self.contents.names, self.contents.now(), strict=True)]
         self.carried: dict[tuple[int, int], Output] = {}
-        self.grown: dict[int, _Growth] = {}
+        self.growing = GrowingLists(self.site, self.test is not None)
+        self.shrinking = ShrinkingTensors()
 
     def run(self) -> None:
         """Trace the loop, and assign the variables their values after it."""
@@ -158,20 +130,18 @@ class TracedLoop:
         return torch.empty(output.shape or (), dtype=output.dtype, device=output.device)
 
     def _extra_carried(self) -> list[Tensor]:
-        """The number of the iteration, and the rows of the lists: tensors like these before the loop."""
-        extra = [torch.zeros((), dtype=torch.int64)]
-        for growth in self.grown.values():
-            count = torch.sym_max(self.length, 0) if isinstance(self.length, torch.SymInt) else max(self.length, 0)
-            like = growth.like
-            extra.append(torch.zeros((count, *like.shape), dtype=like.dtype, device=like.device))
-            if growth.kept:
-                extra.append(torch.zeros((count, growth.like.shape[0]), dtype=torch.bool))
-        return extra
+        """The number of the iteration, those of elements, and the tensors of lists: like these before the loop."""
+        number = torch.zeros((), dtype=torch.int64)
+        return [number, *self.shrinking.before(), *self.growing.before(self.length)]
 
-    def _assign(self, values: Sequence[Tensor], rows: Mapping[int, Rows]) -> list[Any]:
-        """Give the variables the values of an iteration, and the lists the elements of those before it."""
+    def _assign(self, values: Sequence[Tensor], index: Tensor | None) -> tuple[list[Any], dict[int, Rows]]:
+        """Give the variables the values of an iteration, or after the loop, and the lists the elements until then."""
+        count = len(self.carried) + 1
+        stored = count + len(self.shrinking)
+        self.shrinking.begin(values[count:stored])
+        rows = self.growing.rows(values[stored:], index)
         given = dict(zip(self.carried, values, strict=False))
-        python = {key: self.carried[key].in_python(value) for key, value in given.items()}
+        python = {key: self.shrinking.shortened(key, self.carried[key].in_python(v)) for key, v in given.items()}
         everything = [
             pytree.tree_unflatten(
                 [python.get((number, position), leaf) for position, leaf in enumerate(variable.leaves)],
@@ -180,52 +150,38 @@ class TracedLoop:
             for number, variable in enumerate([*self.variables, *self.lists])
         ]
         for number, elements in rows.items():
-            everything[number] = self.grown[number].added_to(everything[number], elements)
+            everything[number] = self.growing.with_rows(number, everything[number], elements)
         self.state.set([UNDEFINED if value is ABSENT else value for value in everything[: len(self.variables)]])
         for container, contents in zip(self.contents.containers, everything[len(self.variables) :], strict=True):
             refill(container, contents)
-        return everything
-
-    def _rows(self, tensors: Sequence[Tensor], index: Tensor | None) -> dict[int, Rows]:
-        """The elements that lists have grown by: before this iteration, or in all of them."""
-        remaining, found = list(tensors), {}
-        for number, growth in self.grown.items():
-            values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
-            if kept is None and index is not None:
-                kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
-            found[number] = growth.rows(values, kept)
-        return found
+        return everything, rows
 
     def _goes_on(self, *values: Tensor) -> list[Tensor]:
-        index, *rows = values[len(self.carried) :]
-        self._assign(values, self._rows(rows, index))
+        index = values[len(self.carried)]
+        self._assign(values, index)
         truth: Any = True if self.limit is None else index < self.limit
         if self.test is not None:
             truth = both(truth, condition(self.test()))
         return [as_tensor(truth).clone()]
 
     def _iteration(self, *values: Tensor) -> list[Tensor]:
-        index, *tensors = values[len(self.carried) :]
-        rows = self._rows(tensors, index)
-        before = [_copied(value) for value in self._assign(values, rows)]
+        index = values[len(self.carried)]
+        everything, rows = self._assign(values, index)
+        before = [_copied(value) for value in everything]
         self.body(index)
         after = [*self.state.get(), *self.contents.now()]
         changed = False
         computed: dict[tuple[int, int], Any] = {}
-        growth: dict[int, tuple[_Growth, Tensor | None]] = {}
         for number, (variable, value) in enumerate(zip([*self.variables, *self.lists], after, strict=True)):
-            kept, added, at_front = _grown(before[number], value)
-            if added or number in self.grown:
-                growth[number] = self._growth(variable.name, added, at_front)
-                value = self._without(variable.name, kept, rows.get(number))
+            value = self.growing.without_added(number, variable.name, before[number], value, rows.get(number))
             changed |= self._compare(number, variable, value, computed)
-        for number, (new, _) in growth.items():
-            changed |= number not in self.grown or not self.grown[number].agrees(new)
-            self.grown[number] = new
-        if changed:
+        length = self.shrinking.most() if self.length is None else self.length
+        if self.growing.changed(length) or self.shrinking.changed or changed:
+            self.length = length
             raise _Again
         outputs = [output.computed(computed[key]) for key, output in self.carried.items()]
-        return [*outputs, index + 1, *self._written(tensors, index, growth)]
+        stored = values[len(self.carried) + 1 + len(self.shrinking) :]
+        return [*outputs, index + 1, *self.shrinking.after(), *self.growing.written(stored, index)]
 
     def _compare(self, number: int, variable: _Variable, value: Any, computed: dict[tuple[int, int], Any]) -> bool:
         """Compare a variable after an iteration with the one before; whether the loop must be traced again."""
@@ -239,6 +195,7 @@ class TracedLoop:
             self._refuse(variable.name, "changes its type or its number of elements from one iteration to the next")
         changed = False
         for position, (entry, leaf) in enumerate(zip(variable.leaves, leaves, strict=True)):
+            leaf = self.shrinking.filled((number, position), leaf)
             changed |= self._compare_leaf((number, position), variable, entry, leaf)
             computed[number, position] = leaf
         return changed
@@ -254,64 +211,24 @@ class TracedLoop:
         if not agreement.outputs:
             return False
         (output,) = agreement.outputs
-        new = self._carried(variable.name, output, entry, leaf)
+        new = self._carried(key, variable.name, output, entry, leaf)
         if known is not None and (new.dtype, new.kind) == (known.dtype, known.kind) and _same(new.shape, known.shape):
             return False
         self.carried[key] = new
         return True
 
-    def _carried(self, name: str, output: Output, entry: Any, leaf: Any) -> Output:
+    def _carried(self, key: tuple[int, int], name: str, output: Output, entry: Any, leaf: Any) -> Output:
         """The carried value; its shape must be the same in each iteration."""
         shape = output.shape
         if shape is None:
             shape = tuple(leaf.shape)
-            if isinstance(entry, Tensor) and not _same(tuple(entry.shape), shape):
-                shapes = f"{tuple(entry.shape)} before and {shape} after an iteration"
+            before = tuple(entry.shape) if isinstance(entry, Tensor) else shape
+            if self.shrinking.add(key, before, shape):
+                shape = before
+            elif not _same(before, shape):
+                shapes = f"{before} before and {shape} after an iteration"
                 self._refuse(name, f"changes its shape: {shapes}")
         return dataclasses.replace(output, values=(leaf, entry), shape=shape)
-
-    def _growth(self, name: str, added: Sequence[Any], at_front: bool) -> tuple[_Growth, Tensor | None]:
-        """How a list grows, and which elements it keeps if that depends on data."""
-        if self.length is None:
-            refuse(
-                self.site,
-                f"the list {name!r} grows in a loop without a largest number of iterations",
-                f"end the loop at a largest length too, with `while len({name}) < largest and ...`, or write into a "
-                "tensor of a fixed size.",
-            )
-        parts = [as_rows(one) for one in added]
-        rows = [part for part in parts if part is not None]
-        if not rows or len(rows) < len(parts):
-            reason = f"the list {name!r} gets elements that are neither tensors nor numbers"
-            refuse(self.site, reason, "append tensors or numbers, to one list for each element of a tuple.")
-        if at_front:
-            rows = [part.reversed() for part in reversed(rows)]
-        like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
-        if any(part.kept is not None for part in rows):
-            kept = torch.cat([_present(part) for part in rows])
-        return _Growth(like, kept is not None or self.test is not None, rows[0].are_numbers, at_front), kept
-
-    def _without(self, name: str, value: Any, rows: Rows | None) -> Any:
-        """A list without the elements of the iterations before."""
-        if rows is None:
-            return value
-        others = [one for one in value if not isinstance(one, Rows) or one.values is not rows.values]
-        if len(others) != len(value) - 1:
-            self._refuse(name, "is a list that grows, and that also loses elements")
-        return type(value)(others)
-
-    def _written(
-        self, tensors: Sequence[Tensor], index: Tensor, growth: Mapping[int, tuple[_Growth, Tensor | None]]
-    ) -> list[Tensor]:
-        """The tensors of the lists with the elements of this iteration."""
-        written, remaining = [], list(tensors)
-        for number in self.grown:
-            new, kept = growth[number]
-            written.append(remaining.pop(0).index_put((index,), new.like))
-            if new.kept:
-                present = torch.ones(new.like.shape[:1], dtype=torch.bool) if kept is None else kept
-                written.append(remaining.pop(0).index_put((index,), present))
-        return written
 
     def _emit(self, test: Subgraph, body: Subgraph) -> None:
         start = [output.computed(output.values[1]) for output in self.carried.values()]
@@ -339,7 +256,7 @@ class TracedLoop:
             )
         for tensor, result in zip(body.mutated, results[own:], strict=True):
             tensor.copy_(result)
-        self._assign(results, self._rows(results[len(self.carried) + 1 : own], None))
+        self._assign(results[:own], None)
 
     def _refuse(self, name: str, what: str) -> None:
         refuse(
@@ -370,18 +287,3 @@ def _same(a: Sequence[Any] | None, b: Sequence[Any] | None) -> bool:
 
 def _copied(value: Any) -> Any:
     return list(value) if type(value) is list else value
-
-
-def _grown(before: Any, after: Any) -> tuple[Any, Sequence[Any], bool]:
-    """What a variable had before an iteration, what was added to it if it is a list, and whether at the front."""
-    if type(before) is not type(after) or type(after) not in (list, tuple) or len(after) <= len(before):
-        return after, (), False
-    added = len(after) - len(before)
-    is_at_end = all(map(operator.is_, before, after))
-    if not is_at_end and all(map(operator.is_, before, after[added:])):
-        return after[added:], after[:added], True
-    return after[: len(before)], after[len(before) :], False
-
-
-def _present(rows: Rows) -> Tensor:
-    return torch.ones(rows.values.shape[:1], dtype=torch.bool) if rows.kept is None else rows.kept

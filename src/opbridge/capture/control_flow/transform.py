@@ -23,7 +23,7 @@ from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.bounds import note_bounds
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
-from opbridge.capture.control_flow.liveness import read_after_branches
+from opbridge.capture.control_flow.liveness import read_after_branches, set_in_each_iteration
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
     LOOKUPS,
@@ -356,6 +356,7 @@ class _Function(ast.NodeTransformer):
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in holders)
         source.append(f"def {held}(): return [{values}]")
         inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
+        temporary = set_in_each_iteration(statements[0], inner)
         state = self._call(
             "State",
             strings(changed),
@@ -364,6 +365,7 @@ class _Function(ast.NodeTransformer):
             strings(holders),
             name_of(held),
             self._call("frozenset", strings(inner)),
+            self._call("frozenset", strings(temporary)),
             self._call("frozenset", strings(dead)),
         )
         return parsed("\n".join(source)), state

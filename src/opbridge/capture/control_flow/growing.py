@@ -1,0 +1,201 @@
+"""Lists and tuples that each iteration of a loop adds elements to.
+
+The graph of a loop has a tensor for each of them, with as many rows as the loop may have iterations, into which an
+iteration writes what it adds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from opbridge.capture.control_flow.rows import Rows, as_rows
+from opbridge.capture.control_flow.site import Site, described, refuse
+
+__all__ = ["GrowingLists"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Growth:
+    """A list or tuple that each iteration adds elements to.
+
+    Attributes:
+        like: The elements of one iteration, stacked.
+        kept: Whether each element may be left out.
+        are_numbers: Whether they are Python numbers and not tensors.
+        at_front: Whether they are inserted before the others and not appended.
+    """
+
+    like: Tensor
+    kept: bool
+    are_numbers: bool
+    at_front: bool
+
+    def agrees(self, other: _Growth) -> bool:
+        """Whether the same tensors can take the elements of both."""
+        same = self.like.dtype == other.like.dtype and _same(self.like.shape, other.like.shape)
+        return same and dataclasses.replace(self, like=other.like) == other
+
+    def rows(self, values: Tensor, kept: Tensor | None) -> Rows:
+        """The elements of all iterations, in their order in the list."""
+        rows = Rows(values.flatten(0, 1), kept.flatten() if kept is not None else None, self.are_numbers)
+        return rows.reversed() if self.at_front else rows
+
+
+@dataclasses.dataclass(frozen=True)
+class _Added:
+    """What an iteration adds to a list."""
+
+    name: str
+    elements: Sequence[Any]
+    at_front: bool
+
+
+class GrowingLists:
+    """The lists of a loop that grow.
+
+    Args:
+        site: The statement.
+        may_end: Whether the loop may end before the largest number of iterations.
+    """
+
+    def __init__(self, site: Site, may_end: bool) -> None:
+        self.site = site
+        self.may_end = may_end
+        self._growth: dict[int, _Growth] = {}
+        self._added: dict[int, _Added] = {}
+        self._kept: dict[int, Tensor | None] = {}
+
+    def before(self, length: Any) -> list[Tensor]:
+        """The tensors before the loop: two for a list whose elements may be left out, otherwise one.
+
+        Args:
+            length: The largest number of iterations.
+        """
+        tensors = []
+        for growth in self._growth.values():
+            count = torch.sym_max(length, 0) if isinstance(length, torch.SymInt) else max(length, 0)
+            like = growth.like
+            tensors.append(torch.zeros((count, *like.shape), dtype=like.dtype, device=like.device))
+            if growth.kept:
+                tensors.append(torch.zeros((count, like.shape[0]), dtype=torch.bool))
+        return tensors
+
+    def rows(self, tensors: Sequence[Tensor], index: Tensor | None) -> dict[int, Rows]:
+        """The elements that lists have grown by: before an iteration, or in all of them.
+
+        Args:
+            tensors: The tensors.
+            index: The number of the iteration; None after the loop.
+        """
+        self._added.clear()
+        remaining, found = list(tensors), {}
+        for number, growth in self._growth.items():
+            values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
+            if kept is None and index is not None:
+                kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
+            found[number] = growth.rows(values, kept)
+        return found
+
+    def with_rows(self, number: int, value: Any, rows: Rows) -> Any:
+        """A list with the elements that it has grown by."""
+        return type(value)([rows, *value] if self._growth[number].at_front else [*value, rows])
+
+    def without_added(self, number: int, name: str, before: Any, after: Any, rows: Rows | None) -> Any:
+        """A variable after an iteration without what this iteration and those before it have added to it.
+
+        Args:
+            number: The number of the variable.
+            name: Its name.
+            before: Its value before the iteration.
+            after: Its value after it.
+            rows: What the iterations before have added; None for nothing.
+        """
+        kept, added, at_front = _grown(before, after)
+        if not added and number not in self._growth:
+            return after
+        self._added[number] = _Added(name, added, at_front)
+        if rows is None:
+            return kept
+        others = [one for one in kept if not isinstance(one, Rows) or one.values is not rows.values]
+        if len(others) != len(kept) - 1:
+            self._refuse(name, "is a list that grows, and that also loses elements")
+        return type(kept)(others)
+
+    def changed(self, length: Any) -> bool:
+        """Whether the tensors can't take what the iteration has added; others will be used for the next.
+
+        Args:
+            length: The largest number of iterations; None if it is not known.
+        """
+        changed = False
+        for number, added in self._added.items():
+            new, self._kept[number] = self._growth_by(added, length)
+            changed |= number not in self._growth or not self._growth[number].agrees(new)
+            self._growth[number] = new
+        return changed
+
+    def _growth_by(self, added: _Added, length: Any) -> tuple[_Growth, Tensor | None]:
+        """How a list grows, and which elements it keeps if that depends on data."""
+        name = added.name
+        if length is None:
+            refuse(
+                self.site,
+                f"the list {name!r} grows in a loop without a largest number of iterations",
+                f"end the loop at a largest length too, with `while len({name}) < largest and ...`, or write into a "
+                "tensor of a fixed size.",
+            )
+        parts = [as_rows(one) for one in added.elements]
+        rows = [part for part in parts if part is not None]
+        if not rows or len(rows) < len(parts):
+            reason = f"the list {name!r} gets elements that are neither tensors nor numbers"
+            refuse(self.site, reason, "append tensors or numbers, to one list for each element of a tuple.")
+        if added.at_front:
+            rows = [part.reversed() for part in reversed(rows)]
+        like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
+        if any(part.kept is not None for part in rows):
+            kept = torch.cat([_present(part) for part in rows])
+        return _Growth(like, kept is not None or self.may_end, rows[0].are_numbers, added.at_front), kept
+
+    def written(self, tensors: Sequence[Tensor], index: Tensor) -> list[Tensor]:
+        """The tensors with the elements of this iteration."""
+        written, remaining = [], list(tensors)
+        for number, growth in self._growth.items():
+            written.append(remaining.pop(0).index_put((index,), growth.like))
+            if growth.kept:
+                kept = self._kept[number]
+                present = torch.ones(growth.like.shape[:1], dtype=torch.bool) if kept is None else kept
+                written.append(remaining.pop(0).index_put((index,), present))
+        return written
+
+    def _refuse(self, name: str, what: str) -> None:
+        refuse(
+            self.site,
+            f"{described(name)} {what}",
+            f"give {described(name)} its final shape and type before the loop: write into a tensor, for example.",
+        )
+
+
+def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return len(a) == len(b) and all(statically_known_true(x == y) for x, y in zip(a, b, strict=True))
+
+
+def _grown(before: Any, after: Any) -> tuple[Any, Sequence[Any], bool]:
+    """What a variable had before an iteration, what was added to it if it is a list, and whether at the front."""
+    if type(before) is not type(after) or type(after) not in (list, tuple) or len(after) <= len(before):
+        return after, (), False
+    added = len(after) - len(before)
+    is_at_end = all(map(operator.is_, before, after))
+    if not is_at_end and all(map(operator.is_, before, after[added:])):
+        return after[added:], after[:added], True
+    return after[: len(before)], after[len(before) :], False
+
+
+def _present(rows: Rows) -> Tensor:
+    return torch.ones(rows.values.shape[:1], dtype=torch.bool) if rows.kept is None else rows.kept
