@@ -13,7 +13,7 @@ exports and compares each module in a process of its own. Rows are appended to a
 second call goes on where the first ended; the last row of a module counts. The exit code is 1 if a model that opbridge
 verified is wrong.
 
-The packages need an environment of their own: ``pip install -e ".[export,vision]"``, and then
+The packages need an environment of their own: ``pip install -e ".[export,vision,numba]"``, and then
 ``pip install --no-deps -r benchmarks/packages.txt``, because some of them ask for other versions of torch or NumPy.
 """
 

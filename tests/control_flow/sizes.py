@@ -386,3 +386,13 @@ def padded_by_rows_or_columns(x):
 @program("If", cases=LENGTHS, dynamic=LENGTH)
 def exclusive_or(x):
     return x.flip(2) if True ^ (x.shape[2] % 2 == 0) else x * 2
+
+
+@program("If", cases=[(torch.rand(2, n, 5),) for n in (7, 4, 5, 3)], dynamic={"x": {1: torch.export.Dim.DYNAMIC}})
+def system_for_all_sizes_but_one(x):
+    is_minimal = x.shape[1] == 4
+    if not is_minimal:
+        x = x.mT @ x
+    if is_minimal:
+        return x.sum(1)
+    return torch.linalg.solve(x + torch.eye(5), torch.ones(x.shape[0], x.shape[1]))

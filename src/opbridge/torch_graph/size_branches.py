@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._sympy.functions import Max
 
 from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, under
@@ -216,9 +217,14 @@ def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
     """State the sizes of ``a if truth else b``, where they are functions of the sizes of inputs."""
     with untracked():
         numbers = [selected_number(truth, *sizes) for sizes in zip(a.shape, b.shape, strict=True)]
-    for size, number in zip(result.shape, numbers, strict=True):
+    for size, number, *sizes in zip(result.shape, numbers, a.shape, b.shape, strict=True):
         if isinstance(size, torch.SymInt) and free_unbacked_symbols(size) and isinstance(number, torch.SymInt):
-            size.node.shape_env._set_replacement(size.node.expr, number.node.expr, "a size after a branch")
+            env, symbol = size.node.shape_env, size.node.expr
+            env._set_replacement(symbol, number.node.expr, "a size after a branch")
+            # torch does not take a number that may be negative as far as it knows. Where both sizes are dynamic, the
+            # conditions of a model with several stages would become too long.
+            if symbol.is_Symbol and symbol not in env.replacements and any(isinstance(one, int) for one in sizes):
+                env._set_replacement(symbol, Max(0, number.node.expr), "a size after a branch")
 
 
 def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
