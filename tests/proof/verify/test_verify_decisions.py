@@ -9,7 +9,7 @@ import pytest
 import torch
 from verify_models import Function, captured
 
-from opbridge.proof.verify.captured_graph import Decision
+from opbridge.proof.verify.captured_run import Decision
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.suppression import suppression_objection
 from opbridge.proof.verify.verify import verify

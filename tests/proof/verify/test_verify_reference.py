@@ -13,6 +13,7 @@ from verify_models import Function, captured
 
 from opbridge.onnx_model.read import model_of_proto
 from opbridge.proof.verify.captured_graph import CapturedGraph
+from opbridge.proof.verify.captured_run import Decision, Resumption
 from opbridge.proof.verify.original_runs import _inlined
 
 torch.manual_seed(0)
@@ -139,3 +140,44 @@ def test_a_view_of_a_result_that_has_another_layout_than_in_the_capture() -> Non
     x = torch.randn(2, 6, 5)
     found = run(lambda x: layer(x)[0].contiguous().view(12, 3), x)
     assert close(found.float64[0], layer.double()(x.double())[0].reshape(12, 3))
+
+
+class _Forced:
+    """Selects these rows, and counts the decisions."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self.rows = torch.tensor(rows)
+        self.keys: list[str] = []
+
+    def decide(self, decision: Decision) -> tuple[Any, Any]:
+        self.keys.append(decision.key)
+        if "topk" not in decision.key:
+            return decision.own, decision.float64
+        return (decision.own[0], self.rows), (decision.float64[0], self.rows)
+
+
+def test_runs_that_begin_at_a_selection_equal_whole_runs() -> None:
+    def function(x: torch.Tensor) -> Any:
+        positive = x > 0
+        return x[x[:, 0].sigmoid().topk(2).indices] * 2, positive
+
+    graph = CapturedGraph(captured(Function(function), (X,)).program)
+    (topk,) = (node.name for node in graph.module.graph.nodes if "topk" in node.name)
+    resumption = Resumption(topk)
+    for number, rows in enumerate(([0, 1], [4, 2], [5, 5])):
+        whole, resumed = _Forced(rows), _Forced(rows)
+        expected = graph.run([X], observer=whole)
+        found = graph.run([X], observer=resumed, resumption=resumption)
+        assert torch.equal(found.own[0], X[rows] * 2)
+        assert torch.equal(found.float64[0], expected.float64[0])
+        assert torch.equal(found.own[1], expected.own[1])
+        assert len(resumed.keys) == len(whole.keys) - (number > 0)  # the comparison is not run again
+
+
+def test_runs_after_random_draws_begin_at_the_beginning() -> None:
+    graph = CapturedGraph(captured(Function(lambda x: (x + torch.rand(6, 5)).flatten().topk(3)), (X,)).program)
+    (topk,) = (node.name for node in graph.module.graph.nodes if "topk" in node.name)
+    resumption = Resumption(topk)
+    first = graph.run([X], resumption=resumption)
+    assert resumption.values is None
+    assert torch.equal(graph.run([X], resumption=resumption).own[0], first.own[0])

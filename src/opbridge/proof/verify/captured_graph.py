@@ -7,17 +7,17 @@ dtype. Otherwise the two runs could decide a near tie differently, and then woul
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import operator
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.fx.node import map_aggregate, map_arg
 
 from opbridge.proof.verify.captured_graph_inner import HIGHER_ORDER, Pair, joined
+from opbridge.proof.verify.captured_run import Decision, Observer, PairRun, Resumption, Watch
 from opbridge.proof.verify.float64_call import (
     SOLVERS,
     base_name,
@@ -33,66 +33,7 @@ from opbridge.torch_graph.random_numbers import own_random_numbers
 from opbridge.torch_graph.targets import in_any_layout
 from opbridge.torch_graph.vmap_regions import nesting_change
 
-__all__ = ["CapturedGraph", "Decision", "Observer", "PairRun"]
-
-
-@dataclasses.dataclass
-class Decision:
-    """One run of a node that turns floating-point numbers into a discrete result.
-
-    Attributes:
-        key: The node's name, preceded by the names of the nodes whose graphs contain it; "#2" marks a repetition in a
-            loop.
-        target: The node's operator.
-        own_args: The positional arguments of the run in the model's dtype.
-        own_kwargs: The keyword arguments of the run in the model's dtype.
-        float64_args: The positional arguments of the float64 run.
-        float64_kwargs: The keyword arguments of the float64 run.
-        own: The result in the model's dtype.
-        float64: The result of the float64 run, with the decisions of ``own``.
-    """
-
-    key: str
-    target: Any
-    own_args: tuple[Any, ...]
-    own_kwargs: dict[str, Any]
-    float64_args: tuple[Any, ...]
-    float64_kwargs: dict[str, Any]
-    own: Any
-    float64: Any
-
-
-Watch = Callable[[str, Any, Any, bool], None]
-
-
-class Observer(Protocol):
-    """Receives every decision as it is made, and may replace its two results."""
-
-    def decide(self, decision: Decision) -> tuple[Any, Any]:
-        """Return the results to continue with: in the model's dtype, and in float64."""
-
-
-@dataclasses.dataclass
-class PairRun:
-    """Both results of one run.
-
-    Attributes:
-        own: The outputs in the model's dtype.
-        float64: The outputs of the float64 run.
-        random: For each output, whether it depends on random draws.
-        without_float64: Operators without a float64 implementation, which ran in their own dtype in both runs.
-        longest_sum: The largest number of terms that one node may have added.
-        seconds: The time of the run.
-        runs: How often each graph ran, by its name; that of the captured graph itself is empty.
-    """
-
-    own: list[Any]
-    float64: list[Any]
-    random: list[bool]
-    without_float64: tuple[str, ...]
-    longest_sum: int
-    seconds: float
-    runs: Mapping[str, int]
+__all__ = ["CapturedGraph"]
 
 
 class CapturedGraph:
@@ -139,6 +80,7 @@ class CapturedGraph:
         watch: Watch | None = None,
         perturb: Callable[[torch.Tensor], torch.Tensor] | None = None,
         perturb_integers: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        resumption: Resumption | None = None,
     ) -> PairRun:
         """Run the graph in the model's dtype and in float64.
 
@@ -153,13 +95,15 @@ class CapturedGraph:
                 argument of a solver.
             perturb_integers: Returns the tensor that replaces each floating-point result of an operator whose tensors
                 are all integers.
+            resumption: Where runs on the same inputs, with the same decisions until then, begin: the first of them
+                records the values there. ``longest_sum`` and ``without_float64`` count what was run.
 
         Raises:
             Exception: Any exception that the graph raises for inputs that it does not accept.
         """
         start = time.perf_counter()
         with own_random_numbers(seed), torch.no_grad():
-            walk = _Walk(self._mutates, observer, float64, watch, perturb, perturb_integers)
+            walk = _Walk(self._mutates, observer, float64, watch, perturb, perturb_integers, resumption)
             copied = [value.clone() if self._mutates and isinstance(value, torch.Tensor) else value for value in inputs]
             try:
                 results = walk.graph(self.module, [Pair(value, walk.widened(value)) for value in copied], "")
@@ -217,8 +161,11 @@ class _Walk:
         watch: Watch | None = None,
         perturb: Callable[[torch.Tensor], torch.Tensor] | None = None,
         perturb_integers: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        resumption: Resumption | None = None,
     ) -> None:
         self.mutates = mutates
+        self.resumption = resumption
+        self.drew = False
         self.perturb = perturb
         self.perturb_integers = perturb_integers
         self.observer = observer
@@ -230,6 +177,10 @@ class _Walk:
         self.runs: Counter[torch.nn.Module] = Counter()
         self.seen: dict[str, int] = {}
         self.state: dict[int, Pair] = {}
+
+    def cannot_resume(self) -> bool:
+        """Whether another run may have other values before the node that is next."""
+        return self.mutates or self.drew or self.depth > 0
 
     def widened(self, value: Any) -> Any:
         """``value`` for the float64 run: a copy if a node could change it in place."""
@@ -247,7 +198,18 @@ class _Walk:
             for used in node.all_input_nodes:
                 last_use[used] = node
         remaining = iter(inputs)
-        for node in module.graph.nodes:
+        nodes = list(module.graph.nodes)
+        resumption = None if path else self.resumption
+        if resumption is not None and resumption.values is not None:
+            values.update(resumption.values)
+            nodes = nodes[[node.name for node in nodes].index(resumption.node) :]
+        for node in nodes:
+            if (
+                resumption is not None
+                and node.name == resumption.node
+                and not (self.mutates or self.drew or self.depth)
+            ):
+                resumption.values = dict(values)
             if node.op == "output":
                 flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
                 return [values[item] if isinstance(item, torch.fx.Node) else Pair(item, item) for item in flat]
@@ -302,6 +264,7 @@ class _Walk:
             args, kwargs = map_aggregate((args, kwargs), lambda v: perturb(v) if isinstance(v, torch.Tensor) else v)
         with _draws(target) as drew:
             own = target(*args, **kwargs)
+        self.drew |= drew()
         if _is_uninitialized(target):
             own.zero_()
             return Pair(own, self.widened_all(own))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.fx.node import map_aggregate
 
-from opbridge.proof.verify.captured_graph import Decision
+from opbridge.proof.verify.captured_run import Decision
 from opbridge.proof.verify.compare import ERROR_RATIO, floor_units
 from opbridge.proof.verify.float64_call import base_name, merge_decisions, narrow_like, tensors, widen
 from opbridge.proof.verify.inputs import to_numpy

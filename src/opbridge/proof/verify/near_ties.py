@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from opbridge.proof.verify.captured_graph import CapturedGraph, Observer
+from opbridge.proof.verify.captured_graph import CapturedGraph
+from opbridge.proof.verify.captured_run import Observer, Resumption
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.decisions import Choice, Deciding, Exactness, plans, visible_choice
 from opbridge.proof.verify.perturbed import perturbed_feeds
@@ -29,7 +30,14 @@ _MOST_SELECTIONS = 8
 class Replay(Protocol):
     """Runs the captured graph with an observer of its decisions."""
 
-    def __call__(self, feeds: Feeds, observer: Observer, integers: np.random.Generator | None = None) -> Run:
+    def __call__(
+        self,
+        feeds: Feeds,
+        observer: Observer,
+        *,
+        integers: np.random.Generator | None = None,
+        resumption: Resumption | None = None,
+    ) -> Run:
         """Run the graph; with ``integers``, the numbers that are made of integers are perturbed."""
 
 
@@ -96,10 +104,15 @@ class CapturedNearTies:
         selections = [key for key in search.rows if key in self._upstream]
         for key in reversed(selections[-_MOST_SELECTIONS:]):
             natural, count = search.rows[key]
+            # Only what follows from the selection differs from one probe to the next.
+            resumption = None if self.graph.node(key) is None else Resumption(key)
 
-            def probe(chosen: torch.Tensor, natural: Choice = natural) -> Mapping[str, np.ndarray] | None:
+            def probe(
+                chosen: torch.Tensor, natural: Choice = natural, resumption: Resumption | None = resumption
+            ) -> Mapping[str, np.ndarray] | None:
                 choice = dataclasses.replace(natural, value=chosen)
-                run = self._attempt(Deciding(choices=[*shown, choice], seen=self._seen, forced=[choice.key]))
+                deciding = Deciding(choices=[*shown, choice], seen=self._seen, forced=[choice.key])
+                run = self._attempt(deciding, resumption)
                 return None if run is None else {name: run.own[name] for name in self.failing}
 
             found = inferred_selection(natural.value, count, self.failing, probe)
@@ -109,10 +122,10 @@ class CapturedNearTies:
                 if run is not None and key in observer.followed:
                     yield run
 
-    def _attempt(self, observer: Deciding) -> Run | None:
+    def _attempt(self, observer: Deciding, resumption: Resumption | None = None) -> Run | None:
         """A run of the reference; None if the graph refuses what follows from these decisions."""
         try:
-            return self.replay(self.feeds, observer)
+            return self.replay(self.feeds, observer, resumption=resumption)
         except Exception:
             return None
 
@@ -158,7 +171,7 @@ class CapturedNearTies:
         random = np.random.default_rng(self.seed)
         for _ in range(_INTEGER_SURVEYS):
             with contextlib.suppress(Exception):
-                self.replay(self.feeds, Deciding(seen=self._seen, exactness_only=True), random)
+                self.replay(self.feeds, Deciding(seen=self._seen, exactness_only=True), integers=random)
 
     def _near(self, search: Deciding) -> dict[str, list[int]]:
         """The near ties before the outputs that do not fit."""

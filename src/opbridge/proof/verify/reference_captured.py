@@ -17,7 +17,8 @@ from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.nan import ABSENT
 from opbridge.errors import InputError, OpbridgeError, described_error
 from opbridge.proof.bisect.intermediates import CapturedValues
-from opbridge.proof.verify.captured_graph import CapturedGraph, Observer, PairRun
+from opbridge.proof.verify.captured_graph import CapturedGraph
+from opbridge.proof.verify.captured_run import Observer, PairRun, Resumption
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.fresh import EXAMPLE_ROWS, EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
@@ -87,8 +88,8 @@ class CapturedReference:
     def near_ties(self, feeds: Feeds, failing: Mapping[str, np.ndarray]) -> CapturedNearTies:
         """The near ties, by the float64 margins of every decision of the captured graph."""
 
-        def replay(feeds: Feeds, observer: Observer, integers: np.random.Generator | None = None) -> Run:
-            return self._as_run(*self._pair(feeds, observer=observer, integers=integers))
+        def replay(feeds: Feeds, observer: Observer, **given: Any) -> Run:
+            return self._as_run(*self._pair(feeds, observer=observer, **given))
 
         return CapturedNearTies(self.graph, self.outputs, feeds, failing, replay, self._seed)
 
@@ -99,6 +100,7 @@ class CapturedReference:
         observer: Observer | None = None,
         generator: np.random.Generator | None = None,
         integers: np.random.Generator | None = None,
+        resumption: Resumption | None = None,
     ) -> tuple[PairRun, str]:
         flat, _ = self.specs.given(feeds)
         watch = self._nan_watch(flat) if observer is generator is integers is None else None
@@ -109,6 +111,7 @@ class CapturedReference:
             watch=watch,
             perturb=perturbing(generator),
             perturb_integers=perturbing(integers),
+            resumption=resumption,
         )
         return self._counted(run), "" if watch is None else watch.found
 

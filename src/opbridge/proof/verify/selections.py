@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opbridge.proof.verify.captured_graph import Decision
+from opbridge.proof.verify.captured_run import Decision
 from opbridge.proof.verify.float64_call import base_name, tensors
 
 __all__ = ["SELECTIONS", "pushed", "reselected", "selection_objection"]

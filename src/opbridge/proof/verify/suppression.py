@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import torch
 
-from opbridge.proof.verify.captured_graph import Decision
+from opbridge.proof.verify.captured_run import Decision
 from opbridge.proof.verify.float64_call import tensors
 
 __all__ = ["suppression_objection"]
