@@ -100,5 +100,3 @@ class ColumnsAndTheirNames(nn.Module):
             x, names = x[:, kept] * 0.9, names[kept]
             others = others[: others.shape[0] - 1]
         return x, names, last, others.sum()
-
-

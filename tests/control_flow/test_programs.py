@@ -95,7 +95,10 @@ def test_exported(program: Program, tmp_path: Path) -> None:
         _compare(program, model, tmp_path)
 
 
-OPENVINO = ("nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range", "for_with_return")
+OPENVINO = (
+    "suppression_in_a_tensor", "nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range",
+    "for_with_return",
+)  # fmt: skip
 
 
 @pytest.mark.quick(every=6)
@@ -104,7 +107,14 @@ def test_on_openvino(name: str, tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     program = BY_NAME[name]
     model = program.made()
-    bundle = opbridge.export(model, program.inputs()[0], path=tmp_path / "bundle", engines=("openvino",), verify=False)
+    bundle = opbridge.export(
+        model,
+        program.inputs()[0],
+        path=tmp_path / "bundle",
+        engines=("openvino",),
+        dynamic_shapes=program.dynamic_shapes,
+        verify=False,
+    )
     session = opbridge.load(bundle.path, engine="openvino")
     names = [spec.name for spec in session.inputs]
     for inputs in program.inputs():
