@@ -190,7 +190,8 @@ def test_symmetric_padding() -> None:
     assert torch.equal(mirrored, expected)
 
 
-@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [1, 2])
 def test_shifted_windows_of_any_size(version: int) -> None:
     torch.manual_seed(0)
     own = {} if version == 1 else {"block": SwinTransformerBlockV2, "downsample_layer": PatchMergingV2}

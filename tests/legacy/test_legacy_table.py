@@ -142,7 +142,7 @@ SAME_WITHOUT = {
 """What torch.onnx alone makes of these is right too."""
 
 
-@pytest.mark.quick("tolist", every=144)
+@pytest.mark.quick(every=144)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CRASHES_WITHOUT])
 def test_it_fails_when_the_bridge_is_off(name: str, folder: Path) -> None:

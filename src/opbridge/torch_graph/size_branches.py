@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils._sympy.functions import Max
 
 from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, under
@@ -215,16 +214,17 @@ _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 
 def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
     """State the sizes of ``a if truth else b``, where they are functions of the sizes of inputs."""
-    with untracked():
-        numbers = [selected_number(truth, *sizes) for sizes in zip(a.shape, b.shape, strict=True)]
-    for size, number, *sizes in zip(result.shape, numbers, a.shape, b.shape, strict=True):
+    for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
+        with untracked():
+            number = selected_number(truth, *sizes)
+            positive = torch.sym_max(0, number) if isinstance(number, torch.SymInt) else number
         if isinstance(size, torch.SymInt) and free_unbacked_symbols(size) and isinstance(number, torch.SymInt):
             env, symbol = size.node.shape_env, size.node.expr
             env._set_replacement(symbol, number.node.expr, "a size after a branch")
             # torch does not take a number that may be negative as far as it knows. Where both sizes are dynamic, the
             # conditions of a model with several stages would become too long.
             if symbol.is_Symbol and symbol not in env.replacements and any(isinstance(one, int) for one in sizes):
-                env._set_replacement(symbol, Max(0, number.node.expr), "a size after a branch")
+                env._set_replacement(symbol, positive.node.expr, "a size after a branch")
 
 
 def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
