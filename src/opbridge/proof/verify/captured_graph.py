@@ -95,8 +95,9 @@ class CapturedGraph:
                 argument of a solver.
             perturb_integers: Returns the tensor that replaces each floating-point result of an operator whose tensors
                 are all integers.
-            resumption: Where runs on the same inputs, with the same decisions until then, begin: the first of them
-                records the values there. ``longest_sum`` and ``without_float64`` count what was run.
+            resumption: Where the runs that follow begin. The first run records the values there; the others need the
+                same inputs, and the same decisions until there. Their ``longest_sum`` and ``without_float64`` are of
+                what they run.
 
         Raises:
             Exception: Any exception that the graph raises for inputs that it does not accept.
@@ -204,11 +205,7 @@ class _Walk:
             values.update(resumption.values)
             nodes = nodes[[node.name for node in nodes].index(resumption.node) :]
         for node in nodes:
-            if (
-                resumption is not None
-                and node.name == resumption.node
-                and not (self.mutates or self.drew or self.depth)
-            ):
+            if resumption is not None and node.name == resumption.node and not self.cannot_resume():
                 resumption.values = dict(values)
             if node.op == "output":
                 flat = node.args[0] if isinstance(node.args[0], tuple | list) else (node.args[0],)
