@@ -28,7 +28,7 @@ import torch
 from opbridge.capture.failures import CaptureFailure
 from opbridge.errors import CaptureError
 from opbridge.findings import restricted_dimension
-from opbridge.torch_graph.declared import DeclaredDimensions, DynamicDimension
+from opbridge.torch_graph.declared import SMALLEST, DeclaredDimensions, DynamicDimension
 from opbridge.torch_graph.eager import run_eager
 from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
@@ -44,16 +44,14 @@ _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
 _MOST_NUMBERS = 4
 _MULTIPLES = (2, 3, 4, 6, 8, 12)
-_SMALLEST = 2
-"""torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
 
 def at_least_two(example: Any, declared: DeclaredDimensions) -> Any:
     """The example inputs with every dynamic dimension at a size of at least 2; the same object if it was before."""
     sizes: dict[str, int] = {}
     for dimension in declared.dimensions:
-        if dimension.size < _SMALLEST and (dimension.high or _SMALLEST) >= _SMALLEST:
-            sizes |= dimension.sizes_at(max(_SMALLEST, dimension.low))
+        if dimension.size < SMALLEST and (dimension.high or SMALLEST) >= SMALLEST:
+            sizes |= dimension.sizes_at(max(SMALLEST, dimension.low))
     return declared.resized(example, sizes) if sizes else example
 
 
@@ -185,7 +183,7 @@ def _of_conditions(
     ``int(n / 2)`` is the number that it is in the example, and does not compare it with 200.
     """
     of = {place.source: one for one in dimensions for place, derived in one.places if derived(7) == 7}
-    ranges = {source: (max(_SMALLEST, one.low), one.high) for source, one in of.items()}
+    ranges = {source: (max(SMALLEST, one.low), one.high) for source, one in of.items()}
     for guard in {guard.condition: guard for guard in guards if not guard.is_asked_by_torch()}.values():
         line = innermost(guard.frames, libraries=True)
         numbers = [int(number) for number in re.findall(r"\b\d+\b", line.text if line is not None else "")]
@@ -205,7 +203,7 @@ def _numbers_of_condition(source: SourceLine | None) -> set[int]:
 
 
 def _may_have(dimension: DynamicDimension, size: int) -> bool:
-    lowest = 1 if dimension.low == 1 else max(_SMALLEST, dimension.low)
+    lowest = 1 if dimension.low == 1 else max(SMALLEST, dimension.low)
     return size != dimension.size and lowest <= size <= (dimension.high or size)
 
 

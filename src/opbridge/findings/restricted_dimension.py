@@ -21,14 +21,11 @@ import re
 from collections.abc import Sequence
 
 from opbridge.findings.base import Finding, described_place, shortened, source_names
-from opbridge.torch_graph.declared import DynamicDimension
+from opbridge.torch_graph.declared import SMALLEST, DynamicDimension
 from opbridge.torch_graph.size_guards import SizeGuard, range_around, step_around
 from opbridge.torch_graph.sources import innermost
 
 CODE = "restricted-dimension"
-
-_SMALLEST = 2
-"""The smallest size for which torch.export takes a range."""
 
 
 def finding(
@@ -97,9 +94,9 @@ def _fix(
             f"otherwise {change}."
         )
     low, high = range_around(dimension.size, holds)
-    if size < _SMALLEST and low is None:
-        low, high = _SMALLEST, dimension.high if high is None else high
-    if low == high or not holds(dimension.size) or high == dimension.size < _SMALLEST:
+    if size < SMALLEST and low is None:
+        low, high = SMALLEST, dimension.high if high is None else high
+    if low == high or not holds(dimension.size) or high == dimension.size < SMALLEST:
         return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
     text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
     return f"declare torch.export.Dim({name!r}, {text}) if your sizes are within this range; otherwise {change}."

@@ -10,7 +10,18 @@ from typing import Any
 
 import torch
 
-__all__ = ["DeclaredDimensions", "DynamicDimension", "Place", "declared_dimensions", "declared_places", "fixed_at"]
+__all__ = [
+    "SMALLEST",
+    "DeclaredDimensions",
+    "DynamicDimension",
+    "Place",
+    "declared_dimensions",
+    "declared_places",
+    "fixed_at",
+]
+
+SMALLEST = 2
+"""torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
 
 @dataclasses.dataclass(frozen=True)
