@@ -217,14 +217,15 @@ def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
     for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
         with untracked():
             number = selected_number(truth, *sizes)
-            positive = torch.sym_max(0, number) if isinstance(number, torch.SymInt) else number
         if isinstance(size, torch.SymInt) and free_unbacked_symbols(size) and isinstance(number, torch.SymInt):
             env, symbol = size.node.shape_env, size.node.expr
             env._set_replacement(symbol, number.node.expr, "a size after a branch")
             # torch does not take a number that may be negative as far as it knows. Where both sizes are dynamic, the
             # conditions of a model with several stages would become too long.
             if symbol.is_Symbol and symbol not in env.replacements and any(isinstance(one, int) for one in sizes):
-                env._set_replacement(symbol, positive.node.expr, "a size after a branch")
+                with untracked():
+                    number = torch.sym_max(0, number)
+                env._set_replacement(symbol, number.node.expr, "a size after a branch")
 
 
 def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.state import State
-from opbridge.capture.control_flow.values import UNDEFINED
+from opbridge.capture.control_flow.values import UNDEFINED, same_shape
 
 __all__ = ["Attributes"]
 
@@ -79,6 +78,5 @@ def _own(owner: nn.Module) -> dict[str, Any]:
 
 def _are_alike(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        same = a.dtype == b.dtype and a.dim() == b.dim()
-        return same and all(statically_known_true(x == y) for x, y in zip(a.shape, b.shape, strict=True))
+        return a.dtype == b.dtype and same_shape(a.shape, b.shape)
     return isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS) and (a is True or a is False) == isinstance(b, bool)

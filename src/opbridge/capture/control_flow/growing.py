@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.rows import Rows, as_rows
-from opbridge.capture.control_flow.site import Site, described, refuse
+from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
+from opbridge.capture.control_flow.values import same_shape
 
 __all__ = ["GrowingLists"]
 
@@ -39,7 +39,7 @@ class _Growth:
 
     def agrees(self, other: _Growth) -> bool:
         """Whether the same tensors can take the elements of both."""
-        same = self.like.dtype == other.like.dtype and _same(self.like.shape, other.like.shape)
+        same = self.like.dtype == other.like.dtype and same_shape(self.like.shape, other.like.shape)
         return same and dataclasses.replace(self, like=other.like) == other
 
     def rows(self, values: Tensor, kept: Tensor | None) -> Rows:
@@ -125,7 +125,7 @@ class GrowingLists:
             return kept
         others = [one for one in kept if not isinstance(one, Rows) or one.values is not rows.values]
         if len(others) != len(kept) - 1:
-            self._refuse(name, "is a list that grows, and that also loses elements")
+            refuse_variable(self.site, name, "is a list that grows, and that also loses elements")
         return type(kept)(others)
 
     def changed(self, length: Any) -> bool:
@@ -173,17 +173,6 @@ class GrowingLists:
                 present = torch.ones(growth.like.shape[:1], dtype=torch.bool) if kept is None else kept
                 written.append(remaining.pop(0).index_put((index,), present))
         return written
-
-    def _refuse(self, name: str, what: str) -> None:
-        refuse(
-            self.site,
-            f"{described(name)} {what}",
-            f"give {described(name)} its final shape and type before the loop: write into a tensor, for example.",
-        )
-
-
-def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    return len(a) == len(b) and all(statically_known_true(x == y) for x, y in zip(a, b, strict=True))
 
 
 def _grown(before: Any, after: Any) -> tuple[Any, Sequence[Any], bool]:

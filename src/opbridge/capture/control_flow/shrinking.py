@@ -22,7 +22,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 __all__ = ["ShrinkingTensors"]
 
-Key = tuple[int, int]
+_Key = tuple[int, int]
 """The number of a variable, and the position of a tensor in it."""
 
 
@@ -50,7 +50,7 @@ class ShrinkingTensors:
 
     def __init__(self) -> None:
         self._numbers: list[_Number] = []
-        self._of: dict[Key, tuple[int, _Number]] = {}
+        self._of: dict[_Key, tuple[int, _Number]] = {}
         self.changed = False
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class ShrinkingTensors:
         """The number of iterations after which none has an element if each iteration takes one; None without any."""
         return functools.reduce(torch.sym_max, (number.most for number in self._numbers)) if self._numbers else None
 
-    def add(self, key: Key, before: Sequence[Any], after: Sequence[Any]) -> bool:
+    def add(self, key: _Key, before: Sequence[Any], after: Sequence[Any]) -> bool:
         """Take a tensor with these shapes before and after an iteration; False if it does not lose elements."""
         different = [dim for dim, (x, y) in enumerate(zip(before, after, strict=False)) if not _equal(x, y)]
         if len(before) != len(after) or len(different) != 1 or key in self._of:
@@ -96,14 +96,14 @@ class ShrinkingTensors:
             torch._check(now <= number.most)
             number.now, number.left = now, None
 
-    def shortened(self, key: Key, tensor: Any) -> Any:
+    def shortened(self, key: _Key, tensor: Any) -> Any:
         """A tensor of the graph without the zeros at its end; any other value as it is."""
         if key not in self._of:
             return tensor
         dim, number = self._of[key]
         return tensor.narrow(dim, 0, number.now)
 
-    def filled(self, key: Key, value: Any) -> Any:
+    def filled(self, key: _Key, value: Any) -> Any:
         """A tensor after an iteration as the graph takes it; any other value as it is."""
         if key not in self._of:
             return value

@@ -11,7 +11,7 @@ from opbridge.findings import Finding, unconverted_control_flow
 from opbridge.findings.base import ASSUMING
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["Disagreement", "Site", "Unconverted", "described", "refuse", "unconverted"]
+__all__ = ["Disagreement", "Site", "Unconverted", "described", "refuse", "refuse_variable", "unconverted"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +66,18 @@ def unconverted(site: Site, reason: str, fix: str) -> Unconverted:
 def refuse(site: Site, reason: str, fix: str) -> NoReturn:
     """Raise the error for a construct that can't be converted, with the arguments of :func:`unconverted`."""
     raise unconverted(site, reason, fix)
+
+
+def refuse_variable(site: Site, name: str, what: str) -> NoReturn:
+    """Raise the error for a variable of a loop that changes its form.
+
+    Args:
+        site: The statement.
+        name: The variable.
+        what: What it does, as a verb with its objects.
+    """
+    fix = f"give {described(name)} its final shape and type before the loop: write into a tensor, for example."
+    refuse(site, f"{described(name)} {what}", fix)
 
 
 def described(name: str) -> str:

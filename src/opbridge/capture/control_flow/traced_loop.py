@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.attributes import Attributes
@@ -17,9 +16,18 @@ from opbridge.capture.control_flow.growing import GrowingLists
 from opbridge.capture.control_flow.operands import Operands
 from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.shrinking import ShrinkingTensors
-from opbridge.capture.control_flow.site import Site, described, refuse
+from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
 from opbridge.capture.control_flow.state import State, note_operator, notes_unless_raised
-from opbridge.capture.control_flow.values import ABSENT, UNDEFINED, Agreement, Contents, Output, is_value, refill
+from opbridge.capture.control_flow.values import (
+    ABSENT,
+    UNDEFINED,
+    Agreement,
+    Contents,
+    Output,
+    is_value,
+    refill,
+    same_shape,
+)
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph, untracked
 
 __all__ = ["TracedLoop"]
@@ -134,12 +142,16 @@ class TracedLoop:
         number = torch.zeros((), dtype=torch.int64)
         return [number, *self.shrinking.before(), *self.growing.before(self.length)]
 
+    def _extra(self, values: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The numbers of elements, and the tensors of lists."""
+        extra = values[len(self.carried) + 1 :]
+        return extra[: len(self.shrinking)], extra[len(self.shrinking) :]
+
     def _assign(self, values: Sequence[Tensor], index: Tensor | None) -> tuple[list[Any], dict[int, Rows]]:
         """Give the variables the values of an iteration, or after the loop, and the lists the elements until then."""
-        count = len(self.carried) + 1
-        stored = count + len(self.shrinking)
-        self.shrinking.begin(values[count:stored])
-        rows = self.growing.rows(values[stored:], index)
+        numbers, stored = self._extra(values)
+        self.shrinking.begin(numbers)
+        rows = self.growing.rows(stored, index)
         given = dict(zip(self.carried, values, strict=False))
         python = {key: self.shrinking.shortened(key, self.carried[key].in_python(v)) for key, v in given.items()}
         everything = [
@@ -180,7 +192,7 @@ class TracedLoop:
             self.length = length
             raise _Again
         outputs = [output.computed(computed[key]) for key, output in self.carried.items()]
-        stored = values[len(self.carried) + 1 + len(self.shrinking) :]
+        _, stored = self._extra(values)
         return [*outputs, index + 1, *self.shrinking.after(), *self.growing.written(stored, index)]
 
     def _compare(self, number: int, variable: _Variable, value: Any, computed: dict[tuple[int, int], Any]) -> bool:
@@ -192,7 +204,9 @@ class TracedLoop:
             variable.leaves = [leaf if type(leaf) in _CONSTANTS or not is_value(leaf) else ABSENT for leaf in leaves]
         leaves, structure = pytree.tree_flatten(value)
         if structure != variable.structure:
-            self._refuse(variable.name, "changes its type or its number of elements from one iteration to the next")
+            refuse_variable(
+                self.site, variable.name, "changes its type or its number of elements from one iteration to the next"
+            )
         changed = False
         for position, (entry, leaf) in enumerate(zip(variable.leaves, leaves, strict=True)):
             leaf = self.shrinking.filled((number, position), leaf)
@@ -212,7 +226,11 @@ class TracedLoop:
             return False
         (output,) = agreement.outputs
         new = self._carried(key, variable.name, output, entry, leaf)
-        if known is not None and (new.dtype, new.kind) == (known.dtype, known.kind) and _same(new.shape, known.shape):
+        if (
+            known is not None
+            and (new.dtype, new.kind) == (known.dtype, known.kind)
+            and same_shape(new.shape or (), known.shape or ())
+        ):
             return False
         self.carried[key] = new
         return True
@@ -225,9 +243,9 @@ class TracedLoop:
             before = tuple(entry.shape) if isinstance(entry, Tensor) else shape
             if self.shrinking.add(key, before, shape):
                 shape = before
-            elif not _same(before, shape):
+            elif not same_shape(before, shape):
                 shapes = f"{before} before and {shape} after an iteration"
-                self._refuse(name, f"changes its shape: {shapes}")
+                refuse_variable(self.site, name, f"changes its shape: {shapes}")
         return dataclasses.replace(output, values=(leaf, entry), shape=shape)
 
     def _emit(self, test: Subgraph, body: Subgraph) -> None:
@@ -258,13 +276,6 @@ class TracedLoop:
             tensor.copy_(result)
         self._assign(results[:own], None)
 
-    def _refuse(self, name: str, what: str) -> None:
-        refuse(
-            self.site,
-            f"{described(name)} {what}",
-            f"give {described(name)} its final shape and type before the loop: write into a tensor, for example.",
-        )
-
 
 _CONSTANTS = (bool, int, float)
 _NUMBERS = {"int": 0, "float": 0.0}
@@ -277,12 +288,6 @@ def _as_number(length: Any) -> Tensor:
 
 def _empty(like: Tensor) -> Tensor:
     return torch.empty_like(like)
-
-
-def _same(a: Sequence[Any] | None, b: Sequence[Any] | None) -> bool:
-    if a is None or b is None or len(a) != len(b):
-        return a is b
-    return all(statically_known_true(x == y) for x, y in zip(a, b, strict=True))
 
 
 def _copied(value: Any) -> Any:

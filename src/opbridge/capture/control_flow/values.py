@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.rows import Rows, Unassigned
@@ -27,6 +28,7 @@ __all__ = [
     "is_value",
     "leaves_of",
     "refill",
+    "same_shape",
 ]
 
 
@@ -76,6 +78,11 @@ def same(a: Any, b: Any) -> bool:
         return bool(a == b)
     except Exception:  # An object may refuse to be compared.
         return False
+
+
+def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(statically_known_true(x == y) for x, y in zip(a, b, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
