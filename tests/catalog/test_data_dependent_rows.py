@@ -23,6 +23,10 @@ def tracked() -> nn.Module:
     return layer
 
 
+def grid(x: torch.Tensor) -> torch.Tensor:
+    return nn.functional.affine_grid(x[:, :6].unflatten(1, (2, 3)), [x.shape[0], 1, 4, 5], align_corners=False)
+
+
 LAYERS: dict[str, tuple[Callable[[], Callable[[torch.Tensor], torch.Tensor]], int]] = {
     "batch normalization of rows": (lambda: batch_norm(2), 2),
     "batch normalization of images": (lambda: batch_norm(4), 4),
@@ -37,11 +41,12 @@ LAYERS: dict[str, tuple[Callable[[], Callable[[torch.Tensor], torch.Tensor]], in
     "roll of all elements": (lambda: lambda x: torch.roll(x, 3), 2),
     "distances": (lambda: lambda x: torch.cdist(x, x + 0.5), 2),
     "distances by a product": (lambda: lambda x: torch.cdist(x, x + 1, compute_mode="use_mm_for_euclid_dist"), 2),
+    "grids": (lambda: grid, 2),
     "sums of differences": (lambda: lambda x: torch.cdist(x, x.flip(1), p=1.0), 2),
 }
 
 
-@pytest.mark.quick("batch normalization of rows", "instance normalization by running statistics", every=9)
+@pytest.mark.quick("batch normalization of rows", "grids", every=9)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_on_the_rows_that_are_kept(name: str) -> None:
     make, rank = LAYERS[name]
@@ -63,7 +68,7 @@ def test_a_layer_on_the_rows_that_are_kept(name: str) -> None:
     trip = travel(Kept(), inputs(1, -1, 1), dynamic_shapes=({0: "n"}, {0: "n"}))
     for scores in ((1, -1, 1), (1, 1, 1, 1, -1), (-1, 1)):
         trip.check(*inputs(*scores))
-    if not name.startswith(("instance", "average")):  # PyTorch refuses no rows, or their mean is NaN.
+    if not name.startswith(("instance", "average", "grids")):  # PyTorch refuses no rows, or their mean is NaN.
         trip.check(*inputs(-1, -1))
 
 

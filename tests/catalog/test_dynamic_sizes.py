@@ -98,10 +98,11 @@ def test_sizes_that_are_computed_in_floating_point() -> None:
         n = x.shape[0]
         samples = torch.sym_int((n + 160_000) * 11_025 / 16_000) - 110_000
         sizes = (torch.sym_int(n / 1.2), math.ceil(n * 0.7), math.floor(2.0 - n * 0.1) + 9, round(n * 0.5), samples)
-        return tuple(x.new_ones(size) for size in sizes)
+        ranges = (torch.arange(0, n, 1.3), torch.arange(n * 0.1), torch.arange(n, 0, -1 / n))
+        return *(x.new_ones(size) for size in sizes), *ranges
 
     trip = travel(model, (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
-    for length in (12, 18, 30, 36, 60, 7, 35):
+    for length in (12, 18, 26, 30, 36, 60, 7, 35):
         trip.check(torch.randn(length))
 
 
@@ -207,6 +208,8 @@ def _computed_with_sizes(x: Tensor) -> tuple[Tensor, ...]:
     of_several = (math.fsum([n, 0.5]), math.dist((n, 1), (2, n)), math.remainder(n, 4), math.prod([n, 2, n]))
     of_two = (math.fmod(n, -3), math.copysign(2, 5 - n), math.pow(n, 0.5), math.atan2(n, 3), math.fabs(5 - n))
     return (
+        functional.pad(x, (0, 1), value=n - 1),
+        functional.pad(x, (2, -1), value=x.amin().item()),
         *(x * number for number in (*numbers, *of_several, *of_two)),
         x[: math.isqrt(n)],
         x[: math.floor(math.log10(10 * n))],

@@ -123,9 +123,10 @@ def test_overlaps_of_rotated_boxes() -> None:
     assert box_iou.box_iou(torchvision.ops.box_iou, first.double(), near, "cxcywhr").diagonal().min() > 0.999
 
 
-@pytest.mark.slow
 @needs_compiler
-def test_the_kernel_for_overlaps_of_rotated_boxes(tmp_path: Path) -> None:
+@pytest.mark.quick(every=2)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_for_overlaps_of_rotated_boxes(dtype: torch.dtype, tmp_path: Path) -> None:
     first, second = rotated_boxes(70), rotated_boxes(80)
     whole = first.round()
     whole[:, 4] = (whole[:, 4] / 45).round() * 45
@@ -135,16 +136,15 @@ def test_the_kernel_for_overlaps_of_rotated_boxes(tmp_path: Path) -> None:
         def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
             return torchvision.ops.box_iou(one, other, "cxcywhr")
 
-    for dtype in (torch.float32, torch.float64):
-        example = first.to(dtype), second.to(dtype)
-        bundle = opbridge.export(Overlaps(), example, path=tmp_path / str(dtype), dynamic_shapes=({0: "n"}, {0: "m"}))
-        assert bundle.verified
-        assert "opbridge::RotatedOverlaps" in bundle.manifest["kernels"][0]["operators"]
-        run = opbridge.load(bundle.path)
-        for one, other in ((first, second), (first, first), (whole, whole), (first, second[:0])):
-            (found,) = run(one.to(dtype).numpy(), other.to(dtype).numpy())
-            expected = torch.ops.torchvision.box_iou_rotated(one.double(), other.double())
-            torch.testing.assert_close(torch.from_numpy(found), expected.float(), rtol=0, atol=2e-6)
+    example = first.to(dtype), second.to(dtype)
+    bundle = opbridge.export(Overlaps(), example, path=tmp_path / "b", dynamic_shapes=({0: "n"}, {0: "m"}))
+    assert bundle.verified
+    assert "opbridge::RotatedOverlaps" in bundle.manifest["kernels"][0]["operators"]
+    run = opbridge.load(bundle.path)
+    for one, other in ((first, second), (first, first), (whole, whole), (first, second[:0])):
+        (found,) = run(one.to(dtype).numpy(), other.to(dtype).numpy())
+        expected = torch.ops.torchvision.box_iou_rotated(one.double(), other.double())
+        torch.testing.assert_close(torch.from_numpy(found), expected.float(), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("align_corners", [False, True])

@@ -96,7 +96,7 @@ def test_exported(program: Program, tmp_path: Path) -> None:
 
 
 OPENVINO = (
-    "suppression_in_a_tensor", "nested", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range",
+    "nested", "suppression_in_a_tensor", "return_in_nested_branch", "in_place_on_input", "while_value", "for_range",
     "for_with_return",
 )  # fmt: skip
 

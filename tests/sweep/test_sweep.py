@@ -203,7 +203,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
     argv = ["sweep", ZOO, "-o", str(tmp_path), "--jobs", "2", "--memory", "6GiB", "--json"]
     assert main([*argv, "--filter", *names]) == 1
     data = json.loads(capsys.readouterr().out)
-    assert main([*argv, "--exporter", "torch", "--filter", "good", "unmapped", "fixed"]) == 1
+    assert main([*argv, "--exporter", "torch", "--filter", "good", "fixed"]) == 1
     capsys.readouterr()
     found = {(one.model, one.exporter): one for one in read_rows(tmp_path)}
     assert {key: one.status for key, one in found.items()} == {
@@ -213,7 +213,6 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
         ("hungry", "opbridge"): "out of memory",
         ("crashes", "opbridge"): "crashed",
         ("good", "torch"): "pass",
-        ("unmapped", "torch"): "translate",
         ("fixed", "torch"): "capture",
     }
     good = found["good", "opbridge"]
@@ -246,7 +245,7 @@ def test_a_hang_ends_at_its_limit(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "opbridge", "sweep", ZOO, "--filter", "slow[0-2]", "--jobs", "2"]
+    command = [sys.executable, "-m", "opbridge", "sweep", ZOO, "--filter", "slow[0-1]", "--jobs", "1"]
     process = subprocess.Popen([*command, "-o", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (tmp_path / "rows.jsonl").exists() or len(read_rows(tmp_path)) < 1:
         time.sleep(0.2)
@@ -256,10 +255,10 @@ def test_a_killed_sweep_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = {one.model: one for one in read_rows(tmp_path)}
-    found = run_sweep([ZOO], tmp_path, patterns=["slow[0-2]"], jobs=2)
+    found = run_sweep([ZOO], tmp_path, patterns=["slow[0-1]"], jobs=1)
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["model"] for line in lines) == [f"slow{number}" for number in range(3)]
-    assert found.new == 3 - len(before)
+    assert sorted(json.loads(line)["model"] for line in lines) == [f"slow{number}" for number in range(2)]
+    assert found.new == 2 - len(before)
     assert found.passed
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
 

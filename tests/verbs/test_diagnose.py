@@ -259,7 +259,7 @@ def test_equal_operators_are_asked_about_once() -> None:
     assert {item.target: item.count for item in steps} == {"aten::linear": 10, "aten::relu": 10}
 
 
-@pytest.mark.quick("super_resolution", every=6)
+@pytest.mark.quick("super_resolution", every=0)
 @pytest.mark.parametrize("file", EXAMPLE_FILES, ids=lambda file: file.stem)
 def test_a_diagnosis_takes_the_rungs_of_the_export(file: Path) -> None:
     if "torchvision" in file.read_text():

@@ -37,23 +37,28 @@ def fill(self: Tensor, value: Any) -> Tensor:
 
 
 @decomposition("aten::arange.start_step", overrides="torch's mapping computes the number of steps in float32")
-@only_for(torch.float32, torch.float64)
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
-    """start, start + step, start + 2 step, ... up to ``end``, for constant arguments.
+    """start, start + step, start + 2 step, ... up to ``end``.
+
+    torch's mapping is exact for dynamic integers.
 
     arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None,
     Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if not all(isinstance(number, int | float) for number in (start, end, step)):
+    numbers = (start, end, step)
+    is_whole = all(isinstance(number, int | torch.SymInt) for number in numbers)
+    dtype = dtype or (torch.int64 if is_whole else torch.get_default_dtype())
+    if dtype not in (torch.float32, torch.float64) or (
+        is_whole and any(isinstance(number, torch.SymInt) for number in numbers)
+    ):
         return NotImplemented
     places = torch.arange(math.ceil((end - start) / step), dtype=torch.int64)
-    return (start + places.to(torch.float64) * float(step)).to(dtype)
+    return (start + places.to(torch.float64) * step).to(dtype)
 
 
 @decomposition("aten::arange.start", overrides="torch's mapping computes the number of steps in float32")
-@only_for(torch.float32, torch.float64)
 def arange_from(start: Any, end: Any, *, dtype: torch.dtype | None = None, **_options: Any) -> Tensor:
-    """start, start + 1, start + 2, ... up to ``end``, for constant arguments.
+    """start, start + 1, start + 2, ... up to ``end``.
 
     arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
     bool? pin_memory=None) -> Tensor

@@ -16,13 +16,15 @@ from opbridge.catalog.declare.spec import rewrite
 def affine_grid(
     original: Callable[..., Tensor], theta: Tensor, size: Sequence[Any], align_corners: bool | None = None
 ) -> Any:
-    """A grid of places in an image or a volume, transformed by ``theta``; torch would make dynamic sizes constant.
+    """A grid of places in an image or a volume, transformed by ``theta``.
+
+    torch would make dynamic sizes constant, and compares the smallest size with 0, also where only the data decide it.
 
     affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor
     """
     spatial = tuple(size)[2:]
     if not any(isinstance(number, torch.SymInt) for number in spatial):
-        return NotImplemented
+        return torch.ops.aten.affine_grid_generator(theta, list(size), bool(align_corners))
     axes = [_places(number, align_corners, theta) for number in spatial]
     # The last axis of the image is the first coordinate.
     places = torch.meshgrid(axes, indexing="ij")[::-1]

@@ -189,12 +189,17 @@ def pad_of_dynamic_sizes(
     """Padding with dynamic sizes.
 
     Circular padding is made of parts, because torch's function makes the sizes constant. Padding to a multiple of a
-    number is written so that torch simplifies the size of the result.
+    number is written so that torch simplifies the size of the result. A dynamic ``value``, which torch's function makes
+    constant, is put in place afterwards.
     """
     if mode == "circular":
         is_fixed = have_fixed_sizes(input) or all(isinstance(amount, int) and amount >= 0 for amount in pad)
         return NotImplemented if is_fixed else gone_round(input, pad)
     sizes = [size for size in reversed(input.shape) for _ in range(2)]
     simpler = [simplified_padding(size, amount) for size, amount in zip(sizes, pad, strict=False)]
+    if mode == "constant" and isinstance(value, torch.SymInt | torch.SymFloat):
+        # torch compares a number that depends on data with 0.
+        is_inside = original(torch.ones_like(input, dtype=torch.bool), simpler)
+        return torch.where(is_inside, original(input, simpler), torch.scalar_tensor(value, dtype=input.dtype))
     is_simpler = any(new is not old for new, old in zip(simpler, pad, strict=True))
     return original(input, simpler, mode, value) if is_simpler else NotImplemented
