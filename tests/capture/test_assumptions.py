@@ -107,7 +107,7 @@ def captured(case: Case, **options: Any) -> Captured:
     return capture(Model(case.function).eval(), (X,), dynamic_shapes={"x": {0: "n"}}, **options)
 
 
-@pytest.mark.quick(every=6)
+@pytest.mark.quick(every=12)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_captured_for_the_example_inputs_only_with_assume(name: str) -> None:
     case = CASES[name]

@@ -118,7 +118,7 @@ MODELS = {
 }
 
 
-@pytest.mark.quick("static method", every=3)
+@pytest.mark.quick("static method", every=9)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_size_stays_dynamic(name: str) -> None:
     model = MODELS[name]()

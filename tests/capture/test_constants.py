@@ -90,7 +90,7 @@ _READS = [
 ]
 
 
-@pytest.mark.quick("of_buffers", "of_numbers", "of_unknown_size")
+@pytest.mark.quick("of_buffers", "of_numbers", "of_unknown_size", every=3)
 @pytest.mark.parametrize("function", _READS)
 def test_reads_of_constants(function: Callable[..., torch.Tensor]) -> None:
     model, x = Model(function), torch.randn(4, 6)
@@ -124,7 +124,7 @@ def _and_data(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x if model.ready & (x.sum() > 0) else -x
 
 
-@pytest.mark.quick("data_in_it")
+@pytest.mark.quick("data_in_it", every=3)
 @pytest.mark.parametrize("function", [_written_in_a_branch, _data_in_it, _data_in_a_view, _and_data])
 def test_what_depends_on_data_is_not_constant(function: Callable[..., torch.Tensor]) -> None:
     model, x = Model(function), torch.ones(4, 6)

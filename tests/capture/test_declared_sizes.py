@@ -162,7 +162,7 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
 }
 
 
-@pytest.mark.quick("a rank", "marker", every=3)
+@pytest.mark.quick("a rank", "marker", every=8)
 @pytest.mark.parametrize("case", RESTRICTED)
 def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     model, args, shapes, condition, fix = RESTRICTED[case]
@@ -459,7 +459,7 @@ CONDITIONS: dict[str, tuple[Any, list[tuple[int, int]]]] = {
 }
 
 
-@pytest.mark.quick("equal")
+@pytest.mark.quick("equal", every=4)
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_a_branch_that_differs_far_from_the_example(name: str, tmp_path: Path) -> None:
     condition, shapes = CONDITIONS[name]

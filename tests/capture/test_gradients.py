@@ -108,7 +108,7 @@ def test_a_size_that_the_model_fixes_is_refused() -> None:
         capture(Fixed(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=9)
 @pytest.mark.parametrize("model", MODELS)
 def test_in_the_engine(model: Any, tmp_path: Path) -> None:
     bundle = opbridge.export(model(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},), path=tmp_path / "b")

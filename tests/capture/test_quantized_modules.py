@@ -84,7 +84,7 @@ def test_functions_round_where_the_quantized_ones_do() -> None:
         assert torch.isclose(one, other, rtol=0, atol=1e-6).float().mean() > 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("make", [static, dynamic])
 def test_an_export_quantizes(make) -> None:
     trip = travel(make(), (torch.randn(2, 3, 8, 8),), dynamic_shapes=({0: "batch"},))

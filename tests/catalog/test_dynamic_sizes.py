@@ -147,7 +147,7 @@ RECURRENT = {
 }
 
 
-@pytest.mark.quick("tanh")
+@pytest.mark.quick("tanh", every=3)
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers_of_dynamic_length_twice_in_one_process(name: str) -> None:
     model = RECURRENT[name].requires_grad_(False)

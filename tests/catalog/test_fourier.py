@@ -49,7 +49,7 @@ def node_types(call: Callable[..., Any], sizes: tuple[int, ...], folder: Path, *
     return {node.op_type for node in onnx.load(bundle.path / "model.onnx").graph.node}
 
 
-@pytest.mark.quick("rfft2, orthonormal", "irfft2")
+@pytest.mark.quick("rfft2, orthonormal", "irfft2", every=4)
 @pytest.mark.parametrize("name", SHORT)
 def test_short_transforms_are_products(name: str, tmp_path: Path) -> None:
     types = node_types(*SHORT[name], tmp_path)

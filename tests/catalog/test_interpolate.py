@@ -30,7 +30,7 @@ class Resized(torch.nn.Module):
         return F.interpolate(self.table, scale_factor=factors, mode=self.mode)
 
 
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=8)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dynamic_factor(mode: str, dtype: torch.dtype, tmp_path: Path) -> None:

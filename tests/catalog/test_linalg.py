@@ -338,7 +338,7 @@ def test_a_model_at_other_sizes_is_verified_with_kernels_and_with_bodies(tmp_pat
     assert len(kernels["operators"]) == 4
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=9)
 @pytest.mark.parametrize(
     "body",
     [lu_factor.lu_factor, ldl_factor.ldl_factor, householder.factored, lambda x: cholesky.cholesky(x, False)],

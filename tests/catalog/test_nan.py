@@ -45,7 +45,7 @@ def test_without_nan_an_operator_is_as_short_as_in_onnx(name: str) -> None:
     lean.check(EXTREMES, rtol=0, atol=0)
 
 
-@pytest.mark.quick("lambda>0", "lambda>7", every=3)
+@pytest.mark.quick("lambda>0", "lambda>7", every=9)
 @pytest.mark.parametrize(
     "function",
     [

@@ -94,7 +94,7 @@ def _cases() -> list[Any]:
     return [pytest.param(name, dtype, marks=marks[name in SLOW and dtype != "float16"]) for name, dtype in cases]
 
 
-@pytest.mark.quick(every=3)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize(("name", "dtype"), _cases())
 def test_functions(name: str, dtype: str, tmp_path: Path) -> None:
     group = GROUPS[name]
@@ -190,7 +190,7 @@ def test_symmetric_padding() -> None:
     assert torch.equal(mirrored, expected)
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("version", [1, 2])
 def test_shifted_windows_of_any_size(version: int) -> None:
     torch.manual_seed(0)

@@ -24,7 +24,7 @@ class Encoder(torch.nn.Module):
         return self.encoder(x, src_key_padding_mask=padding)
 
 
-@pytest.mark.quick("normalized-dtype0")
+@pytest.mark.quick("normalized-dtype0", every=3)
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 @pytest.mark.parametrize(
     ("norm", "options"),

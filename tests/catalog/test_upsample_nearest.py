@@ -86,7 +86,7 @@ def test_all_dynamic_sizes(engine: str, tmp_path: Path) -> None:
     _check(engine, list(itertools.product(range(1, 100), repeat=2)), tmp_path)
 
 
-@pytest.mark.quick(every=5)
+@pytest.mark.quick(every=12)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.uint8], ids=str)
 @pytest.mark.parametrize("rank", [1, 2, 3])

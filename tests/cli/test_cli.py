@@ -355,6 +355,12 @@ def test_ops_knows_what_torch_maps_and_what_nothing_maps(run: Callable[..., Ran]
     assert "no mapping to ONNX in torch.onnx or in opbridge" in run("ops", "aten::poisson").out
 
 
+def test_a_narrow_screen_cuts_nothing_off(run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    lines = run("ops", "aten::cummax").out.splitlines()
+    assert ["kernel", "18", "aten::cummax"] in [line.split() for line in lines]
+
+
 def test_ops_proposes_the_nearest_name(run: Callable[..., Ran]) -> None:
     ran = run("ops", "aten::softmaxx")
     assert ran.code == 1

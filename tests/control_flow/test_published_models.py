@@ -10,7 +10,7 @@ from models import MODELS
 import opbridge
 
 
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("name", MODELS)
 def test_verified_on_every_path(name: str, tmp_path: Path) -> None:
     model = MODELS[name]

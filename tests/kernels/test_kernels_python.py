@@ -270,7 +270,7 @@ def has_try(x, factor, y):
         y[0] = 1
 
 
-@pytest.mark.quick("unknown_method", "allocates-0", every=3)
+@pytest.mark.quick("unknown_method", "allocates-0", every=9)
 @pytest.mark.parametrize(
     ("function", "line", "message"),
     [

@@ -243,7 +243,7 @@ class ConvertsItsHead(nn.Module):
         return self.head(x.to(self.head[0].weight.dtype)).float()
 
 
-@pytest.mark.quick("half")
+@pytest.mark.quick("half", every=4)
 @pytest.mark.parametrize(
     ("dtype", "convert"),
     [

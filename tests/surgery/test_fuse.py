@@ -106,7 +106,7 @@ SPELLINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.quick("another", "noise")
+@pytest.mark.quick("another", "noise", every=3)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_one_computation_in_many_spellings(spelling: str) -> None:
     model = SPELLINGS[spelling]
@@ -119,7 +119,7 @@ def test_one_computation_in_many_spellings(spelling: str) -> None:
     same(fused, model)
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("opset", [11, 14])
 def test_a_model_of_an_opset_from_before_functions(opset: int) -> None:
     old = opbridge.convert_opset(SPELLINGS["commuted"], opset).model
@@ -309,7 +309,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.quick("nothing, but", "overlap", "undeclared", "no operator")
+@pytest.mark.quick("nothing, but", "overlap", "undeclared", "no operator", every=3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     model, operator, options, message, fix = REFUSED[name]

@@ -53,7 +53,7 @@ def state(module: nn.Module) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_model_is_as_it_was(fails: bool, tmp_path: Path) -> None:
     model = Mixed()

@@ -487,7 +487,7 @@ MODELS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_plan_decomposes_as_torch_onnx_does(name):
     """One pass instead of torch.onnx's own, without opbridge's catalog: the operators must be the same."""

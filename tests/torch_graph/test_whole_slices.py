@@ -65,7 +65,7 @@ WHOLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.quick("add as in PyG", "mean alone")
+@pytest.mark.quick("add as in PyG", "mean alone", every=4)
 @pytest.mark.parametrize("name", WHOLE)
 def test_slices_are_reduced_as_a_whole(name: str, tmp_path: Path) -> None:
     types = node_types(*WHOLE[name], tmp_path)

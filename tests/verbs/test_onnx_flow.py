@@ -98,7 +98,7 @@ def test_what_the_engine_refuses_is_mended_and_verified(mended: Path, tmp_path: 
     np.testing.assert_allclose(z, torch.nn.functional.hardswish(expected.double()).numpy(), atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("kind", ["proto", "ir"])
 def test_models_in_memory(kind: str, tmp_path: Path) -> None:
     proto = onnx.parser.parse_model(MENDED)
@@ -110,7 +110,7 @@ def test_models_in_memory(kind: str, tmp_path: Path) -> None:
     assert opbridge.verify(tmp_path / "b").passed, "the copy in the bundle is what it is compared with"
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("opset", [11, 13])
 def test_another_opset(mended: Path, tmp_path: Path, opset: int) -> None:
     text = MENDED.replace("    d = Cast<to = 11>(y)\n    z = HardSwish(d)\n", "    z = Cast<to = 11>(y)\n")

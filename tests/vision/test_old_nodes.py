@@ -61,7 +61,7 @@ def test_operators_with_bodies(case: Case, tmp_path: Path) -> None:
     check(run(attach(case.model(dynamic=True)), case, tmp_path, with_kernel=False), case)
 
 
-@pytest.mark.quick("none of them", every=0)
+@pytest.mark.quick(every=0)
 @pytest.mark.parametrize("case", KERNELS, ids=lambda case: case.name)
 def test_operators_with_kernels(case: Case, tmp_path: Path) -> None:
     attached = attach(case.model(dynamic=True), engines=["onnxruntime"])
@@ -88,7 +88,7 @@ def agree(results: Sequence[np.ndarray], graph: Graph) -> None:
         np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.quick(every=5)
+@pytest.mark.quick("retinanet", every=0)
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_ends_of_detectors(graph: Graph, tmp_path: Path) -> None:
     file = attach(graph.model).save(tmp_path / "model.onnx")

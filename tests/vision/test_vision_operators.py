@@ -38,7 +38,7 @@ def _operator(name: str) -> Operator:
 
 
 @pytest.mark.filterwarnings("error:.*runs its Python function")
-@pytest.mark.quick("none of them", every=2)
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("has_kernel", [True, False], ids=["kernel", "function"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference(name: str, has_kernel: bool) -> None:
@@ -136,7 +136,7 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("name", NAMES)
 def test_strided_inputs_are_captured(name: str) -> None:
     operator = _operator(name)

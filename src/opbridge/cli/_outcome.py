@@ -200,7 +200,8 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     with contextlib.nullcontext() if on_terminal else console.capture() as captured:
         for renderable in outcome.view(printable(outcome.data)):
-            console.print(renderable, soft_wrap=isinstance(renderable, Text) and bool(renderable.no_wrap))
+            is_line = isinstance(renderable, Text) and bool(renderable.no_wrap)
+            console.print(renderable, soft_wrap=is_line, crop=False)
     if captured is not None:
         # Rich pads the cells of a table, also in the last column.
         sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

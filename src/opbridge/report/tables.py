@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -16,12 +17,24 @@ from opbridge.records import rounded
 
 __all__ = ["as_html", "number", "paragraph", "place", "plural", "table", "unbroken"]
 
+_NARROW = 12
+"""The width, in characters, to which a long column may shrink."""
 _LONG = ("after", "before", "detail", "file", "provided by", "summary", "where")
+
+
+class _Table(Table):
+    """A table that is wider than a narrow screen rather than cut off: only long columns wrap."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*cells, **options)
+        for column, cell in zip(self.columns, cells, strict=False):
+            width = max(cell_len(str(text or "")) for text in (column.header, cell))
+            column.min_width = max(column.min_width or 0, width if column.no_wrap else min(width, _NARROW))
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """An empty table. On a narrow screen long columns wrap; the columns named in ``right`` are right-aligned."""
-    result = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
+    result = _Table(box=box.SIMPLE, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
         result.add_column(column, justify=justify, overflow="fold", no_wrap=column not in _LONG)

@@ -219,7 +219,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.quick("wrong_weight", every=3)
+@pytest.mark.quick("wrong_weight", every=6)
 @pytest.mark.parametrize(("name", "plant"), FAULTS, ids=[plant.__name__ for _, plant in FAULTS])
 def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node], tmp_path: Path) -> None:
     model = exported(name).model.clone()
@@ -239,7 +239,7 @@ def test_names_the_planted_node(name: str, plant: Callable[[ir.Model], ir.Node],
     assert str(found.divergences[0].first) in found.summary()
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", ["pictures", "attention", "recurrent"])
 def test_values_of_a_sound_model_are_those_of_the_captured_graph(name: str, tmp_path: Path) -> None:
     found = verified(name, exported(name).model, tmp_path, trace=True)

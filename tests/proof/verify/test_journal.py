@@ -130,7 +130,7 @@ def test_a_verification_of_a_pytorch_model_that_was_killed_goes_on(bundle, place
     assert journals(place) == []
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("change", ["inputs", "seed", "bundle"])
 def test_what_has_changed_is_run_again(bundle, place, monkeypatch, change):
     monkeypatch.setenv("CRASHES", "Sinh=note")

@@ -32,7 +32,7 @@ QUICK = (
 MOST_VERIFICATIONS = 20
 
 
-@pytest.mark.quick("size 1 only", every=6)
+@pytest.mark.quick("size 1 only", every=12)
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.deterministic], ids=lambda fault: fault.name)
 def test_fault_is_caught_and_bisected(fault: Fault, tmp_path: Path) -> None:
     bundle, entry, nodes = faulty_bundle(fault, tmp_path / "bundle")
@@ -54,7 +54,7 @@ def test_fault_of_some_runs_is_called_not_deterministic(tmp_path: Path) -> None:
     pytest.fail(f"in {MOST_VERIFICATIONS} verifications bisection only said: {', '.join(sorted(said))}")
 
 
-@pytest.mark.quick("mixer")
+@pytest.mark.quick("mixer", every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_model_without_the_faults_passes(name: str) -> None:
     bundle, entry = sound_bundle(getattr(fault_models, name))
@@ -63,7 +63,7 @@ def test_model_without_the_faults_passes(name: str) -> None:
     assert found.divergences == ()
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", QUICK)
 def test_ill_conditioned_model_passes(name: str, tmp_path: Path) -> None:
     entry = SOUND[name]()
@@ -106,7 +106,7 @@ def test_fault_is_caught_against_an_onnx_model(name: str, tmp_path: Path) -> Non
     assert found.verdict == "failed", found.summary()
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", ["a chaotic map of 60 steps", "near ties of top-k and argmax"])
 def test_ill_conditioned_model_passes_against_itself(name: str, tmp_path: Path) -> None:
     entry = SOUND[name]()

@@ -54,7 +54,7 @@ def test_attention_with_dynamic_sizes_passes() -> None:
     assert found.passed, found.summary()
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("module", "args"),
     [

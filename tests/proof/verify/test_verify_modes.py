@@ -220,7 +220,7 @@ def operators(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 def test_sound_operators_agree_on_special_values(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
