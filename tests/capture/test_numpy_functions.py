@@ -91,6 +91,7 @@ MODELS: dict[str, Model] = {
     "zeros": lambda x: x + torch.from_numpy(np.zeros(x.shape, dtype=np.float32)),
     "beside an array": lambda x: x * torch.from_numpy(np.array([1, 2, 3]) + np.arange(x.shape[0])[:, None]),
     "tril": lambda x: x @ x.T * torch.from_numpy(np.tril(np.ones((x.shape[0],) * 2))),
+    "inverse": lambda x: x * torch.from_numpy(np.linalg.inv(np.array([[x.shape[0], 1.0], [0.0, 2.0]]))).sum(),
     "window": windowed,
     "reflected": reflected,
     "proposals": proposals,
@@ -100,7 +101,7 @@ MODELS: dict[str, Model] = {
 }
 
 
-@pytest.mark.quick("fmod of a negative", "reflected", "arange in float32", "proposals", every=9)
+@pytest.mark.quick("fmod of a negative", "reflected", "inverse", "proposals", every=9)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_size_stays_dynamic(name: str) -> None:
     model = MODELS[name]

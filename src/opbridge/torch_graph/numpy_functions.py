@@ -38,7 +38,7 @@ _METHODS = ("accumulate", "at", "identity", "nargs", "nin", "nout", "outer", "re
 
 def needs_numpy(error: BaseException | None, lines: Iterable[SourceLine]) -> bool:
     """Whether a capture failed in a function of NumPy, or with an array of sizes, which NumPy takes for objects."""
-    calls = (re.search(r"\b((np|numpy)\.\w+|from_numpy)\(", line.text) for line in lines)
+    calls = (re.search(r"\b((np|numpy)\.[\w.]+|from_numpy)\(", line.text) for line in lines)
     return (
         any(calls)
         or any(line.file.startswith(_FOLDER) for line in lines)
@@ -60,7 +60,9 @@ def dynamic_numpy(active: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(short_quotients())
         for name in _replaced():
-            stack.enter_context(_replacing(np, name, functools.partial(_function, name)))
+            *path, last = name.split(".")
+            owner = functools.reduce(getattr, path, np)
+            stack.enter_context(_replacing(owner, last, functools.partial(_function, name)))
         stack.enter_context(_replacing(dtypes, "dtype", _dtype))
         # An array of NumPy leaves `array + dynamic_array` to the other operand.
         stack.enter_context(_replacing(_array(), "__array_ufunc__", lambda own: None))
@@ -102,14 +104,25 @@ def _array() -> Any:
 @functools.cache
 def _replaced() -> tuple[str, ...]:
     """The names of the functions that NumPy and torch have, and of those that have an equivalent for numbers."""
-    both = {name for name in vars(np).keys() & vars(_torch_numpy()).keys() if not name.startswith("_")}
-    functions = {name for name in both if callable(getattr(np, name)) and not isinstance(getattr(np, name), type)}
-    return tuple(sorted(functions | _OF_NUMBERS.keys() | _ALIASES.keys()))
+    of_arrays = _in_both(np, _torch_numpy())
+    of_matrices = (f"linalg.{name}" for name in _in_both(np.linalg, _torch_numpy().linalg))
+    return tuple(sorted({*of_arrays, *of_matrices, *_OF_NUMBERS, *_ALIASES}))
+
+
+def _in_both(module: Any, other: Any) -> Iterator[str]:
+    for name in vars(module).keys() & vars(other).keys():
+        value = getattr(module, name)
+        if not name.startswith("_") and callable(value) and not isinstance(value, type):
+            yield name
 
 
 @functools.cache
 def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    of_numbers, of_arrays = _OF_NUMBERS.get(name), getattr(_torch_numpy(), _ALIASES.get(name, name), own)
+    of_numbers = _OF_NUMBERS.get(name)
+    try:
+        of_arrays: Any = operator.attrgetter(_ALIASES.get(name, name))(_torch_numpy())
+    except AttributeError:
+        of_arrays = own
 
     @functools.wraps(own)
     def function(*args: Any, **kwargs: Any) -> Any:
