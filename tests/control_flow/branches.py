@@ -275,6 +275,17 @@ def return_in_nested_branch(x):
 
 
 @program("If")
+def return_before_an_attribute(x):
+    """As libraries mark tensors of their own classes."""
+    if x.mean() > 0:
+        return x
+    x = x * 2
+    if isinstance(x, torch.nn.Parameter):
+        x.mark = 1
+    return x + 1
+
+
+@program("If")
 def returns_in_both(x):
     if x.mean() > 0:
         return x.relu()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from opbridge.capture.control_flow.exits import place
 
-__all__ = ["arguments_of", "as_list", "located", "name_of", "parsed", "strings"]
+__all__ = ["arguments_of", "as_list", "assignments", "located", "name_of", "parsed", "strings"]
 
 
 def parsed(source: str) -> list[ast.stmt]:
@@ -29,6 +29,25 @@ def located(nodes: Iterable[ast.stmt], like: ast.AST) -> list[ast.stmt]:
             if isinstance(one, (ast.stmt, ast.expr, ast.arg, ast.keyword)) and not hasattr(one, "lineno"):
                 place(one, like)
     return nodes
+
+
+def assignments(names: Sequence[str], values: str, flow: str) -> list[str]:
+    """The lines that assign values to variables and attributes, or delete those whose value is ``UNDEFINED``.
+
+    Args:
+        names: The variables and attributes; no attribute is assigned if its own value is ``UNDEFINED``, because the
+            variable that has it may be unassigned too.
+        values: The name of the list of values.
+        flow: The name of the module ``flow`` in the converted code.
+    """
+    if not names:
+        return ["pass"]
+    own = {name: f"{values}_{place}" for place, name in enumerate(names) if "." in name}
+    lines = [f"[{', '.join(own.get(name, name) for name in names)}] = {values}"]
+    for name, value in own.items():
+        lines.append(f"if {value} is not {flow}.UNDEFINED: {name} = {value}")
+        lines.append(f"elif {flow}.read(lambda: {name}) is not {flow}.UNDEFINED: del {name}")
+    return lines + [f"if {name} is {flow}.UNDEFINED: del {name}" for name in names if name not in own]
 
 
 def name_of(name: str) -> ast.Name:

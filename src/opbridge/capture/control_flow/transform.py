@@ -39,7 +39,7 @@ from opbridge.capture.control_flow.names import (
     repeats_list,
     touched,
 )
-from opbridge.capture.control_flow.nodes import arguments_of, as_list, located, name_of, parsed, strings
+from opbridge.capture.control_flow.nodes import arguments_of, as_list, assignments, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
 
 __all__ = ["converted", "reason_not_to_convert"]
@@ -350,9 +350,7 @@ class _Function(ast.NodeTransformer):
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
         source = [f"def {get}(): return [{values}]", f"def {assign}({PREFIX}values):"]
         source += [f" {keyword} {', '.join(names)}" for keyword, names in self._declarations(changed) if names]
-        source += [f" [{', '.join(changed)}] = {PREFIX}values" if changed else " pass"]
-        for name in changed:
-            source.append(f" if {name} is {_FLOW}.UNDEFINED: del {name}")
+        source += [f" {line}" for line in assignments(changed, f"{PREFIX}values", _FLOW)]
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in holders)
         source.append(f"def {held}(): return [{values}]")
         inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
