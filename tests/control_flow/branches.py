@@ -644,6 +644,12 @@ def raises_only(x):
 
 
 @program()
+def prints_values(x):
+    print("mean %.3f of %s" % (x.mean().item(), x.tolist()))  # noqa: UP031 - as older code has it
+    return x * 2
+
+
+@program()
 def prints_only(x):
     if x.sum() > 0:
         print("positive")
@@ -843,7 +849,7 @@ def flag_that_is_tested_again(x):
     return scaled(x, positive) * scale, (x > 0) * scale
 
 
-@program("If", cases=(UP, DOWN, ([5.0, -1.0, 0.5],)))
+@program("Loop", "If", cases=(UP, DOWN, ([5.0, -1.0, 0.5],)))
 def float_of_the_iteration(x):
     added = 0.0
     for turn in range(3):

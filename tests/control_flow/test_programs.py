@@ -50,6 +50,7 @@ def _expected(program: Program, model: Any, inputs: tuple[torch.Tensor, ...]) ->
 QUICK = (
     "return_in_nested_branch", "in_place_through_view", "python_range_with_break", "append_under_condition",
     "cropped_after_padding", "compares_tuples", "rows_that_are_done", "return_before_an_attribute",
+    "prints_values",
 )  # fmt: skip
 BY_NAME = {program.name: program for program in PROGRAMS}
 
@@ -65,7 +66,7 @@ def _is_refused(name: str) -> bool:
     return torch.__version__ < "2.14" and name in REFUSED_BEFORE_2_14
 
 
-@pytest.mark.quick("return", "in_place", "append", "rows", every=3)
+@pytest.mark.quick("return", "in_place", "append", "rows", "prints", every=3)
 @pytest.mark.parametrize("name", QUICK)
 def test_captured(name: str) -> None:
     program = BY_NAME[name]

@@ -5,24 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-__all__ = ["binds", "has_no_result", "is_simple"]
+from opbridge.capture.control_flow.names import MESSAGES
 
-_MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
+__all__ = ["binds", "has_no_result", "is_simple", "prints"]
 
 
 def has_no_result(block: Sequence[ast.stmt]) -> bool:
     """Whether statements only raise an error or only print."""
     if isinstance(block[-1], ast.Raise):
         return True
-    return all(isinstance(one, ast.Expr) and _prints(one.value) for one in block)
+    return all(isinstance(one, ast.Expr) and prints(one.value) for one in block)
 
 
-def _prints(expression: ast.expr) -> bool:
+def prints(expression: ast.expr) -> bool:
+    """Whether an expression is a call that prints or logs a message, or a text."""
     if isinstance(expression, ast.Constant):
         return True
     function = expression.func if isinstance(expression, ast.Call) else None
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in _MESSAGES
+    return name in MESSAGES
 
 
 _SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.BinOp, ast.expr_context)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, for_each_outcome, if_, if_expression, not_
@@ -48,6 +50,7 @@ __all__ = [
     "not_",
     "of_parts",
     "passes",
+    "print",
     "read",
     "read_at",
     "repeated",
@@ -59,6 +62,12 @@ __all__ = [
 
 frozenset = builtins.frozenset
 slice = builtins.slice
+
+
+def print(statement: Callable[[], Any]) -> None:
+    """Run a statement that only prints; without effect if it needs a value that only a run of the program has."""
+    with contextlib.suppress(Exception):
+        statement()
 
 
 def passes(test: Any, expected: bool, statement: str, raises: bool, site: Site) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 __all__ = [
     "COMPARISONS",
     "LOOKUPS",
+    "MESSAGES",
     "PARTS",
     "REPLACED",
     "assigned",
@@ -34,6 +35,9 @@ COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
 
 PARTS = ("unbind", "split", "chunk", "tolist", "tensor", "as_tensor", "FloatTensor", "LongTensor")
 """The methods and functions of torch between a tensor and a list of its parts, which a conversion replaces."""
+
+MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
+"""Functions and methods that print or log a message."""
 
 LOOKUPS = ("index", "count", "get")
 """The methods of lists and dicts that compare their elements, which a conversion replaces."""
@@ -147,7 +151,7 @@ def is_rewritten(node: ast.AST) -> bool:
     """Whether the conversion of a function rewrites this node, apart from its parts."""
     if isinstance(node, ast.Call):
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
-        return name in (*REPLACED, *COMPARISONS, *PARTS, *LOOKUPS)
+        return name in (*REPLACED, *COMPARISONS, *PARTS, *LOOKUPS, *MESSAGES)
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) or repeats_list(node)
     if isinstance(node, ast.UnaryOp):

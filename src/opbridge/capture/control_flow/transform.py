@@ -24,6 +24,7 @@ from opbridge.capture.control_flow.bounds import note_bounds
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches, set_in_each_iteration
+from opbridge.capture.control_flow.messages import Messages
 from opbridge.capture.control_flow.names import (
     COMPARISONS,
     LOOKUPS,
@@ -68,6 +69,7 @@ def converted(
     first = function.body[0]
     function.body = with_rest_inside(function.body, ends)
     ListsByAppend(_FLOW).visit(function)
+    Messages(_FLOW).visit(function)
     note_bounds(function)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
