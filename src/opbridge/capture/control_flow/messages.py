@@ -22,8 +22,16 @@ class Messages(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """Pass the statement to ``flow.print``."""
-        if isinstance(node.value, ast.Call) and prints(node.value) and not binds(node.value):
+        call = node.value
+        if isinstance(call, ast.Call) and prints(call) and _is_known(call.func) and not binds(call):
             function = ast.Attribute(name_of(self._flow), "print", ast.Load())
-            call = ast.Call(function, [ast.Lambda(arguments_of(), node.value)], [])
-            node.value = ast.fix_missing_locations(ast.copy_location(call, node.value))
+            lazy = ast.Call(function, [ast.Lambda(arguments_of(), call)], [])
+            node.value = ast.fix_missing_locations(ast.copy_location(lazy, call))
         return node
+
+
+def _is_known(function: ast.expr) -> bool:
+    """Whether a function is ``print``, or belongs to a logger or to ``warnings``: ``self.log(x)`` may do more."""
+    owner = function.value if isinstance(function, ast.Attribute) else function
+    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    return any(part in name.lower() for part in ("print", "log", "warn"))

@@ -23,6 +23,8 @@ def affine_grid(
     affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor
     """
     spatial = tuple(size)[2:]
+    if not any(isinstance(number, torch.SymInt) for number in size):
+        return NotImplemented
     if not any(isinstance(number, torch.SymInt) for number in spatial):
         return torch.ops.aten.affine_grid_generator(theta, list(size), bool(align_corners))
     axes = [_places(number, align_corners, theta) for number in spatial]
