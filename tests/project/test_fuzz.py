@@ -23,7 +23,7 @@ from opbridge.errors import InputError
 pytestmark = pytest.mark.newest
 
 
-@pytest.mark.quick("arrays", "marks", every=4)
+@pytest.mark.quick("arrays", every=4)
 @pytest.mark.parametrize("area", readers.AREAS)
 def test_a_changed_file_is_read_or_refused(area: str) -> None:
     tally = readers.fuzz(area, examples=20, first_seed=1)

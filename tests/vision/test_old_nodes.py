@@ -88,7 +88,7 @@ def agree(results: Sequence[np.ndarray], graph: Graph) -> None:
         np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.quick("retinanet", every=0)
+@pytest.mark.quick("condinst", "mask_rcnn", "faster_rcnn", "TRT", every=0)
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.name)
 def test_ends_of_detectors(graph: Graph, tmp_path: Path) -> None:
     file = attach(graph.model).save(tmp_path / "model.onnx")
