@@ -168,16 +168,3 @@ def test_replacements_live_as_long_as_the_process() -> None:
 @pytest.mark.parametrize(("text", "expected"), [("n = int(x.shape[0] / 2)", True), ("scores = q.float() @ k", False)])
 def test_methods_of_tensors_convert_no_sizes(text: str, expected: bool) -> None:
     assert converts(SourceLine("model.py", 1, text=text)) is expected
-
-
-def test_values_that_are_formatted_have_names(capsys: pytest.CaptureFixture[str]) -> None:
-    def model(x: torch.Tensor) -> torch.Tensor:
-        print(f"{x.shape[0]:03d} {x.mean():.3f} {x.mean().item():.1e}", format(x.shape[0] / 2, ".1f"))
-        return 2 * x
-
-    captured = capture(model, (torch.ones(7, 3),), dynamic_shapes=({0: "n"},))
-    assert captured.program.module()(torch.ones(2, 3)).shape == (2, 3)
-    assert "FakeTensor" in capsys.readouterr().out
-    assert f"{torch.ones(()):.3f}" == "1.000"
-    with pytest.raises(TypeError, match="unsupported format string"):
-        format(torch.ones(2), ".3f")

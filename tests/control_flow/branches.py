@@ -650,6 +650,13 @@ def prints_values(x):
 
 
 @program()
+def prints_formatted_values(x):
+    print(f"{x.max().item():.1e}")
+    print(f"{x.mean():.3f} of {x.shape[0]:02d}")
+    return x * 2
+
+
+@program()
 def prints_only(x):
     if x.sum() > 0:
         print("positive")

@@ -119,6 +119,12 @@ class IntOfTensor(nn.Module):
         return x[: int(x.max())]  # int of tensor
 
 
+class Formatted(nn.Module):
+    def forward(self, x):
+        self.label = f"{x.max():.2f}"  # formatted
+        return x
+
+
 class Equal(nn.Module):
     def forward(self, x):
         return x if torch.equal(x, x * 2) else -x  # torch equal
@@ -335,6 +341,13 @@ CASES = (
         IntOfTensor(),
         "at {line} needs a tensor's value in Python",
         "For a size or an index write `.to(torch.int64).item()`.",
+    ),
+    Case(
+        "formatted",
+        "data-dependent-value",
+        Formatted(),
+        "at {line} needs a tensor's value",
+        "skip the string",
     ),
     Case(
         "torch equal",

@@ -60,8 +60,8 @@ def dynamic_numpy(active: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(short_quotients())
         for name in _replaced():
-            *path, last = name.split(".")
-            owner = functools.reduce(getattr, path, np)
+            module, _, last = name.rpartition(".")
+            owner = getattr(np, module) if module else np
             stack.enter_context(_replacing(owner, last, functools.partial(_function, name)))
         stack.enter_context(_replacing(dtypes, "dtype", _dtype))
         # An array of NumPy leaves `array + dynamic_array` to the other operand.

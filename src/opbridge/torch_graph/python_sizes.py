@@ -57,9 +57,6 @@ def dynamic_builtins() -> Iterator[None]:
     }
     vars(builtins).update(replaced)
     originals_of = {key: getattr(*key) for key in _FUNCTIONS}
-    formats = {kind: kind.__format__ for kind in (torch.SymInt, torch.SymFloat, torch.SymBool, Tensor)}
-    for kind, own in formats.items():
-        kind.__format__ = _format(own)  # type: ignore[method-assign]
     for (module, name), symbolic in _FUNCTIONS.items():
         setattr(module, name, _function(originals_of[module, name], symbolic))
     try:
@@ -68,22 +65,6 @@ def dynamic_builtins() -> Iterator[None]:
         vars(builtins).update(originals)
         for (module, name), original in originals_of.items():
             setattr(module, name, original)
-        for kind, own in formats.items():
-            kind.__format__ = own  # type: ignore[method-assign]
-
-
-@functools.cache
-def _format(original: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-    """``f"{loss:.3f}"`` of what has no value during a capture is its name: such a text is printed or logged."""
-
-    @functools.wraps(original)
-    def formatted(value: Any, spec: str) -> str:
-        try:
-            return original(value, spec)
-        except TypeError:
-            return str(value)
-
-    return formatted
 
 
 _REPLACED_BY_TORCH = "torch._export.non_strict_utils"
