@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+if gc.isenabled():
+    # The default looks through all objects of torch and sympy hundreds of times, a seventh of the time of the tests.
+    gc.set_threshold(100_000, 50, 50)
+
 from browser import chromium, page  # noqa: F401 - fixtures, one browser for all files
 from checked_passes import check_every_pass
 from engine_in_process import sessions_start_no_process
@@ -48,17 +53,25 @@ def _seed() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check every pass, and let tests be interrupted: children inherit the ignored SIGINT of a background process.
 
-    Garbage is collected less often than by default. Without the slow tests, kernels are compiled in half of the time.
+    Without the slow tests, kernels are compiled in half of the time.
     """
     check_every_pass()
     if "not slow" in config.option.markexpr:
         optimize_less()
         sessions_start_no_process()
-    # The default looks through all objects of torch and sympy hundreds of times, a seventh of the time of the tests.
-    gc.set_threshold(100_000, 50, 50)
     torch.manual_seed(0)  # what test modules draw while they are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What the imports have made is there until the end: don't look through it again."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Don't look through all objects a last time when the process ends."""
+    gc.freeze()
 
 
 def optimize_less() -> None:
