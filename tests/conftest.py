@@ -64,11 +64,6 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """What the imports have made is there until the end: don't look through it again."""
-    gc.freeze()
-
-
 def pytest_unconfigure() -> None:
     """Don't look through all objects a last time when the process ends."""
     gc.freeze()

@@ -95,7 +95,7 @@ def test_a_model_with_several_nodes(tmp_path: Path) -> None:
         np.testing.assert_allclose(results[name], right, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_kernels_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "library"
     assert main(["build-kernels", str(ROTATED_NMS), "-o", str(folder)]) == 0

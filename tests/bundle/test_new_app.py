@@ -63,6 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.quick("onnxruntime", every=0)
 @pytest.mark.one_worker
 @TOOLS
 @pytest.mark.parametrize("engine", ENGINES)

@@ -155,7 +155,7 @@ class AttendsToMany(torch.nn.Module):
         return self.attention(x, y[: x.shape[0]], y[: x.shape[0]])[0]
 
 
-@pytest.mark.quick("shapes0", every=2)
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     "shapes",
     [

@@ -71,7 +71,7 @@ class Scaled(Potential):
 MODELS = (Potential, Jacobian, Score, Tangent, Whole, Scaled)
 
 
-@pytest.mark.quick("Score", "Tangent", every=0)
+@pytest.mark.quick("Score", every=0)
 @pytest.mark.parametrize("model", MODELS)
 def test_the_program_computes_the_gradients_at_other_sizes(model: Any) -> None:
     module, x = model(), torch.randn(4, 3)

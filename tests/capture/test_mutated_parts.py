@@ -32,7 +32,7 @@ def parts_of_split(x: Tensor) -> tuple[Tensor, ...]:
     return y, first
 
 
-@pytest.mark.quick("scaled_query", every=2)
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("model", [scaled_query, written_through, parts_of_split], ids=lambda model: model.__name__)
 def test_sizes_stay_dynamic(model: Callable[[Tensor], object], tmp_path: Path) -> None:
     shapes = ({0: "batch", 2: "height", 3: "width"},)

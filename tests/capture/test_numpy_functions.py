@@ -112,7 +112,7 @@ def test_a_size_stays_dynamic(name: str) -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_in_the_engine(tmp_path: Path) -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return reflected(x), windowed(x), MODELS["fmod"](x), MODELS["linspace"](x)

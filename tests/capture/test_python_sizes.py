@@ -144,7 +144,7 @@ def test_a_file_in_which_the_replacement_does_not_help() -> None:
     assert float is builtins.float
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_in_the_engine(tmp_path: Path) -> None:
     def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         names = ("float", "int", "sqrt", "as_tensor", "as_tensor of a list", "linspace to size", "a size")

@@ -138,7 +138,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@pytest.mark.quick("inside", "sizes", every=9)
+@pytest.mark.quick("sizes", every=9)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", MODULES)
 def test_it_computes_what_torchscript_computes(name: str, tmp_path: Path) -> None:

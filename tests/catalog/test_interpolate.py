@@ -72,7 +72,7 @@ class Positions(torch.nn.Module):
         return tokens + self.positions(tokens, width, height)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_position_embeddings_of_dino(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = Positions().eval()

@@ -354,7 +354,7 @@ CHOLESKY, CUMMAX = "opbridge::Cholesky", ["opbridge::CumMax", "opbridge::CumMin"
 
 
 @needs_compiler
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize(
     ("kernels", "inputs", "expected"),
     [

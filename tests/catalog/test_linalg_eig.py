@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime")
 import opbridge  # noqa: E402
 from opbridge.catalog.formulas.schur import quasi_triangular  # noqa: E402
 
-pytestmark = [pytest.mark.newest, pytest.mark.slow, pytest.mark.one_worker]
+pytestmark = [pytest.mark.newest, pytest.mark.sweep, pytest.mark.one_worker]
 
 SIZE = 12
 

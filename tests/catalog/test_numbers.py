@@ -26,7 +26,7 @@ def test_arithmetic(number: float, dtype: torch.dtype) -> None:
     travel(Arithmetic(number), (x,)).check(x, rtol=2e-3)
 
 
-@pytest.mark.quick("dtypes1", every=3)
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     "dtypes", [(torch.int32, torch.int64), (torch.int64, torch.float32), (torch.float32, torch.int64)]
 )

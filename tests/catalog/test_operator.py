@@ -335,7 +335,7 @@ def test_the_operator_is_called_like_its_function() -> None:
     assert torch.equal(scaled(x, mode="negative"), -2 * x)
 
 
-@pytest.mark.quick("test_operator::total-", "test_operator::masked-", every=3)
+@pytest.mark.quick("test_operator::masked-", every=3)
 @pytest.mark.parametrize(
     ("declared", "args"),
     [

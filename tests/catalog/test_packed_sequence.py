@@ -56,7 +56,7 @@ CASES: dict[str, tuple[nn.Module, torch.Tensor]] = {
 }
 
 
-@pytest.mark.quick("LSTM", every=4)
+@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("case", CASES)
 def test_verified(case: str, tmp_path: Path) -> None:
     model, lengths = CASES[case]

@@ -94,7 +94,7 @@ def calls(low: int, high: int) -> dict[str, Callable[[torch.Tensor], torch.Tenso
     return {name: call for name, call in found.items() if high < 256 or name.startswith("fake")}
 
 
-@pytest.mark.quick("levels by tensors", every=3)
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", calls(0, 127))
 def test_quantization_to_any_range(name: str) -> None:
     for limits in RANGES:

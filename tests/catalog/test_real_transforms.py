@@ -38,7 +38,7 @@ class Filter(torch.nn.Module):
 CASES = {"transforms": (Transforms(), torch.randn(3, 40, 5)), "filter": (Filter(), torch.randn(2, 300))}
 
 
-@pytest.mark.quick("transforms-onnxruntime", every=0)
+@pytest.mark.quick(every=99)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_product_in_float32(name: str, engine: str, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_overlaps_of_rotated_boxes() -> None:
 
 
 @needs_compiler
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=0)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_kernel_for_overlaps_of_rotated_boxes(dtype: torch.dtype, tmp_path: Path) -> None:
     first, second = rotated_boxes(70), rotated_boxes(80)
@@ -190,7 +190,7 @@ def test_symmetric_padding() -> None:
     assert torch.equal(mirrored, expected)
 
 
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=0)
 @pytest.mark.parametrize("version", [1, 2])
 def test_shifted_windows_of_any_size(version: int) -> None:
     torch.manual_seed(0)

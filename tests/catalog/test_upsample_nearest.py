@@ -29,7 +29,7 @@ def like(images: Tensor, model: Tensor, mode: str = "nearest") -> Tensor:
     return interpolate(images, model.shape[2:], mode=mode)
 
 
-@pytest.mark.quick("nearest-exact", every=3)
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 def test_fixed_sizes(mode: str, tmp_path: Path) -> None:
     class Resized(nn.Module):
@@ -44,7 +44,7 @@ def test_fixed_sizes(mode: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.quick("onnxruntime", every=0)
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_centers_on_the_edge_between_two_pixels(engine: str, tmp_path: Path) -> None:
     pytest.importorskip(engine)
@@ -74,7 +74,7 @@ def _check(engine: str, sizes: Sequence[tuple[int, int]], folder: Path) -> None:
         np.testing.assert_array_equal(session(images.numpy(), model.numpy())[0], like(images, model))
 
 
-@pytest.mark.quick("onnxruntime", every=0)
+@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_dynamic_sizes(engine: str, tmp_path: Path) -> None:
     _check(engine, SIZES, tmp_path)
@@ -86,7 +86,7 @@ def test_all_dynamic_sizes(engine: str, tmp_path: Path) -> None:
     _check(engine, list(itertools.product(range(1, 100), repeat=2)), tmp_path)
 
 
-@pytest.mark.quick(every=12)
+@pytest.mark.quick(every=24)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.uint8], ids=str)
 @pytest.mark.parametrize("rank", [1, 2, 3])

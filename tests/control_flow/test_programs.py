@@ -102,7 +102,7 @@ OPENVINO = (
 )  # fmt: skip
 
 
-@pytest.mark.quick(every=6)
+@pytest.mark.quick(every=12)
 @pytest.mark.parametrize("name", OPENVINO)
 def test_on_openvino(name: str, tmp_path: Path) -> None:
     pytest.importorskip("openvino")

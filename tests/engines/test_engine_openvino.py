@@ -54,7 +54,7 @@ def test_a_node_of_unknown_rank_is_judged_by_its_conversion() -> None:
     assert refusal.operator == "ai.onnx::StringNormalizer"
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_loop_whose_body_states_no_ranks_runs(tmp_path: Path) -> None:
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -116,7 +116,7 @@ def test_a_scan_that_reads_from_outside_in_a_branch() -> None:
     assert not ScanStatesPass()(changed).modified
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_division_in_float64_has_another_way(tmp_path: Path) -> None:
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -115,7 +115,7 @@ def test_without_dynamic_shapes_the_dimension_is_named_as_torch_names_it() -> No
     assert found.message == "Declared dynamic, but the model supports only size 3: the dimension 'n'."
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_torchvision_ssd_is_explained_in_one_line() -> None:
     detection = pytest.importorskip("torchvision.models.detection")
     ssd = detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5).eval()

@@ -346,7 +346,7 @@ class Half(Function):
         return g.op("Mul", x, g.op("Constant", value_t=torch.tensor(factor)))
 
 
-@pytest.mark.quick("torch.onnx.export", every=3)
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["torch.onnx.export", "opbridge.export"])
 def test_only_the_uses_in_the_written_model_are_counted(way: str, tmp_path: Path) -> None:
     inputs = (torch.rand(3),)

@@ -142,7 +142,7 @@ def test_clamp_swish_with_and_without_symbolic(tmp_path: Path) -> None:
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
 
-@pytest.mark.quick("body", every=3)
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["body", "kernel"])
 def test_its_custom_node_runs(by: str, tmp_path: Path) -> None:
     example = load_file(str(OLD_PROGRAMS / "clamp_swish.py"))

@@ -158,7 +158,7 @@ def node_tests() -> dict[str, list[Any]]:
     return {name: sorted(tests, key=lambda test: test.model.ByteSize())[:2] for name, tests in found.items()}
 
 
-@pytest.mark.quick(every=2)
+@pytest.mark.quick(every=0)
 @pytest.mark.parametrize("target", [ENGINE_NEWEST, 11])
 def test_the_node_tests_hold(target: int, node_tests: dict[str, list[Any]]) -> None:
     verdicts: dict[str, int] = {}

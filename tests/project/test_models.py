@@ -107,7 +107,7 @@ def _cases(bundle: opbridge.Bundle) -> int:
     return len(verification["cases"])
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_detector_is_proved_at_other_sizes(tmp_path: Path) -> None:
     bundle = opbridge.export(small_ssd(), ([torch.rand(3, 40, 50)],), dynamic_shapes=([IMAGE],), path=tmp_path / "ssd")
     assert _cases(bundle) == 5

@@ -384,6 +384,7 @@ def test_the_tiles_count_what_did_not_pass_as_the_sentences_do(opened: Any) -> N
     assert page.locator(".tiles > div").nth(1).inner_text().splitlines() == ["Sets of inputs", "6", "passed"]
 
 
+@pytest.mark.quick("1200-3", "360-60", every=0)
 @pytest.mark.parametrize("nodes", [1, 3, 60])
 @pytest.mark.parametrize("width", [360, 1200])
 def test_the_labels_of_the_axes_do_not_overlap(nodes: int, width: int, opened: Any) -> None:

@@ -196,7 +196,7 @@ def test_the_time_limit():
     assert (row.verdict, row.reason) == ("time limit", "while starting")
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick(every=6)
 @pytest.mark.parametrize(
     ("target", "exporter", "verdict", "reason"),
     [

@@ -106,7 +106,7 @@ SPELLINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.quick("another", "noise", every=3)
+@pytest.mark.quick("noise", every=3)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_one_computation_in_many_spellings(spelling: str) -> None:
     model = SPELLINGS[spelling]
@@ -243,7 +243,7 @@ def exported(transformer: Any, file: Path, dynamic: bool, optimize: bool) -> Pat
     return file
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick(every=0)
 @pytest.mark.parametrize(("dynamic", "optimize"), [(False, True), (False, False), (True, True), (True, False)])
 def test_the_attention_blocks_of_a_transformer(transformer: Any, tmp_path: Path, dynamic: bool, optimize: bool) -> None:
     file = exported(transformer, tmp_path / "m.onnx", dynamic, optimize)
@@ -258,7 +258,7 @@ def test_the_attention_blocks_of_a_transformer(transformer: Any, tmp_path: Path,
     same(fused, onnx.load(file), x=x)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_command_on_a_bundle(transformer: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(EXAMPLES / "vit_attention.py")
     assert main(["export", f"{file}:model", "-o", str(tmp_path / "b"), "--no-verify", "-q"]) == 0
@@ -309,7 +309,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.quick("nothing, but", "overlap", "undeclared", "no operator", every=3)
+@pytest.mark.quick("undeclared", "no operator", every=3)
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     model, operator, options, message, fix = REFUSED[name]

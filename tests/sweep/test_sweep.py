@@ -197,7 +197,7 @@ def test_ray_is_named_if_it_is_missing(tmp_path: Path, monkeypatch: pytest.Monke
 # Real tasks, each in a process of its own
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["good", "unmapped", "raises", "hungry", "crashes"]
     argv = ["sweep", ZOO, "-o", str(tmp_path), "--jobs", "2", "--memory", "6GiB", "--json"]

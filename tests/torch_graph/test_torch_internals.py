@@ -287,7 +287,7 @@ def operators_of(program):
     return [str(node.target) for node in program.graph.nodes if node.op == "call_function" and node not in nodes]
 
 
-@pytest.mark.quick("kept1")
+@pytest.mark.quick(every=2)
 @pytest.mark.skipif(torch.__version__ >= "2.16", reason="torch overrides operators itself there")
 @pytest.mark.parametrize("kept", [(), ("aten::linear.default", "aten::einsum.default")])
 def test_composite_operators_that_are_not_overridden_decompose_as_before(kept, monkeypatch):

@@ -88,7 +88,7 @@ def test_an_engine_and_pytorch_side_by_side(bundle: Path, capfd: pytest.CaptureF
     assert '"benchmark": {' in (bundle / "report.html").read_text().replace('"benchmark":{', '"benchmark": {')
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_kernels_and_function_bodies(tmp_path: Path) -> None:
     opbridge.export(
         f"{TUTORIAL / 'my_add.py'}:model", path=tmp_path / "b", engines=("onnxruntime", "openvino"), verify=False
@@ -109,7 +109,7 @@ def test_a_model_that_pytorch_does_not_run(tmp_path: Path, capfd: pytest.Capture
     assert json.loads((tmp_path / "b" / "benchmark.json").read_text())["measurements"] == ran.data["measurements"]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_bundle_of_somebody_else(bundle: Path) -> None:
     """Its entry is code, which does not run: only the engine is measured, on the user's inputs."""
     of_a_stranger(bundle)

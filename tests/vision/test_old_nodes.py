@@ -197,7 +197,7 @@ def test_an_old_model_in_three_commands(tmp_path: Path, capsys: pytest.CaptureFi
     assert "passed" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_detector_with_several_old_nodes(tmp_path: Path) -> None:
     file = tmp_path / "detector.onnx"
     onnx.save(detector(), file)

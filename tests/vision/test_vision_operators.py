@@ -136,7 +136,7 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
-@pytest.mark.quick(every=5)
+@pytest.mark.quick(every=12)
 @pytest.mark.parametrize("name", NAMES)
 def test_strided_inputs_are_captured(name: str) -> None:
     operator = _operator(name)

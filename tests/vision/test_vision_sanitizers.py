@@ -39,7 +39,7 @@ FLOAT_CASTS = ["-fsanitize=float-cast-overflow", "-fno-sanitize-recover=float-ca
 
 pytestmark = [
     pytest.mark.newest,
-    pytest.mark.slow,
+    pytest.mark.sweep,
     pytest.mark.skipif(
         not RUNTIMES or not all(Path(runtime).is_absolute() for runtime in RUNTIMES),
         reason="this compiler has no libraries of the sanitizers to preload, or they are already",

@@ -98,7 +98,10 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
             elif changes.conversions.extend(failure, can_go_on=assumptions is not None):
                 pass
             elif not changes.take_other_example(failure):
-                cause = changes.conversions.without_sizes(changes.special[0] if changes.special else failure)
+                first = changes.special[0] if changes.special else failure
+                cause = changes.conversions.without_sizes(first)
+                if cause is not first and changes.take_other_example(cause):
+                    continue
                 changes.example, changes.assumes = None, True
                 changes.special.clear()
                 if changes.uncached is not None and cause.finding.code == capture_failed.CODE:

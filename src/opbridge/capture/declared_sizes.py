@@ -10,14 +10,14 @@ whether a computed size broadcasts. It is no restriction if the captured program
 PyTorch computes.
 
 The example may be the special case: ``x[:, : n // 2 * 2].reshape(-1, 2)`` is a view of an even ``n``, and a copy of any
-other. A program that was captured with another size may then be right for both.
+other; a U-Net tells its upsampling the size where ``height % 8 != 0``. A program that was captured with another size
+may then be right for both.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,12 +25,11 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.agreement import computes, eager_results, is_right
 from opbridge.capture.failures import CaptureFailure
 from opbridge.errors import CaptureError
 from opbridge.findings import restricted_dimension
 from opbridge.torch_graph.declared import SMALLEST, DeclaredDimensions, DynamicDimension
-from opbridge.torch_graph.eager import run_eager
-from opbridge.torch_graph.silence import silenced
 from opbridge.torch_graph.size_guards import SizeGuard
 from opbridge.torch_graph.sources import SourceLine, innermost
 from opbridge.torch_graph.statements import condition_at
@@ -84,6 +83,7 @@ def check_declared_sizes(
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
     tried: list[dict[str, int]] = []
+    tried_with_others: set[Any] = set()
     together = _together(declared.dimensions, guards)
     for chosen in itertools.chain(alone, together, _of_conditions(declared.dimensions, guards, base)):
         sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
@@ -98,10 +98,12 @@ def check_declared_sizes(
         if declared.elements(example, sizes) > largest:
             continue
         moved = declared.resized(example, sizes)
-        if (expected := _eager_results(module, *moved)) is None:
+        if (expected := eager_results(module, *moved)) is None:
             continue
-        if program is None or not _is_right(module, program, example, moved, expected, failing):
-            other = None
+        asked = {guard.condition for guard in failing if not guard.is_asked_by_torch()} - tried_with_others
+        tried_with_others |= asked
+        if program is None or not is_right(module, program, example, moved, expected, asked):
+            other = moved if any(guard.has_remainder() for guard in failing) else None
             if all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
             raise _failure(*chosen[0], failing, declared.dimensions, guards, other)
@@ -120,8 +122,8 @@ def is_right_at_one(
     from_one = [one for one in declared.dimensions if one.low == 1]
     for chosen in [*([one] for one in from_one), *([from_one] if len(from_one) > 1 else [])]:
         moved = declared.resized(example, {source: size for one in chosen for source, size in one.sizes_at(1).items()})
-        expected = _eager_results(module, *moved)
-        if expected is not None and not _computes(module, program, example, moved, expected):
+        expected = eager_results(module, *moved)
+        if expected is not None and not computes(module, program, example, moved, expected):
             return False
     return True
 
@@ -145,7 +147,7 @@ def _at_ordinary_sizes(
             at[times] = sum(guard.fails(sizes) for guard in special)
     for times in sorted(at, key=lambda times: -at[times]):
         moved = declared.resized(example, _multiple(declared.dimensions, times))
-        if at[times] and _eager_results(module, *moved) is not None:
+        if at[times] and eager_results(module, *moved) is not None:
             return moved
     return None
 
@@ -217,111 +219,6 @@ def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Ite
     for size in dict.fromkeys([*near, *beyond, *whole, *ends]):
         if _may_have(dimension, size):
             yield size
-
-
-def _eager_results(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
-    """The flattened outputs of the module; None if it does not accept the inputs."""
-    try:
-        with silenced():
-            return run_eager(module, args, kwargs)
-    except Exception:
-        return None
-
-
-def _is_right(
-    module: torch.nn.Module,
-    program: torch.export.ExportedProgram,
-    example: tuple[tuple[Any, ...], dict[str, Any]],
-    moved: tuple[tuple[Any, ...], dict[str, Any]],
-    expected: Sequence[Any],
-    failing: Sequence[SizeGuard],
-) -> bool:
-    """Whether the program computes what the module does at sizes that some guards exclude.
-
-    If one of them is an equation that Python asks, two branches may give equal results for an example of ones; random
-    numbers are tried too.
-    """
-    if not _computes(module, program, example, moved, expected):
-        return False
-    if all(guard.is_inequality() or guard.is_asked_by_torch() for guard in failing):
-        return True
-    generator = torch.Generator().manual_seed(0)
-
-    def random(value: Any) -> Any:
-        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return torch.rand(value.shape, generator=generator).to(value.dtype) if is_float else value
-
-    others = torch.utils._pytree.tree_map(random, moved)
-    leaves = zip(*map(torch.utils._pytree.tree_leaves, (moved, others)), strict=True)
-    found = _eager_results(module, *others) if any(one is not other for one, other in leaves) else None
-    return found is not None and _computes(module, program, example, others, found)
-
-
-def _computes(
-    module: torch.nn.Module,
-    program: torch.export.ExportedProgram,
-    example: tuple[tuple[Any, ...], dict[str, Any]],
-    moved: tuple[tuple[Any, ...], dict[str, Any]],
-    expected: Sequence[Any],
-) -> bool:
-    """Whether the program, without its conditions on sizes, computes the module's results at other sizes.
-
-    Roundings may differ, because functions are replaced in a capture, but not much more than at the sizes of the
-    example, at which the program is right.
-    """
-    differences = _differences(program, moved, expected)
-    limits = [_limit(one) for one in expected]
-    if all(difference <= limit for difference, limit in zip(differences, limits, strict=True)):
-        return True
-    at_example = _eager_results(module, *example)
-    if at_example is None or len(at_example) != len(expected):
-        return False
-    roundings = _differences(program, example, at_example)
-    return all(
-        difference <= max(limit, _MORE * rounding) and rounding <= _MOST_ROUNDING
-        for difference, limit, rounding in zip(differences, limits, roundings, strict=True)
-    )
-
-
-_ROUNDING, _MOST_ROUNDING, _MORE = 1e-5, 1e-3, 16
-"""What is always a rounding, the largest difference that may be one, and how many times the example's is allowed."""
-
-
-def _differences(
-    program: torch.export.ExportedProgram, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
-) -> list[float]:
-    """How far each output of the program is from the expected one, relative to the largest element of that."""
-    module = program.module(check_guards=False)
-    # Otherwise they refuse sizes outside the range that torch.export concluded from its conditions.
-    module._forward_pre_hooks.clear()
-    found = _eager_results(module, *example)
-    if found is None or len(found) != len(expected):
-        return [math.inf] * len(expected)
-    return list(map(_difference, found, expected))
-
-
-def _difference(one: Any, other: Any) -> float:
-    if isinstance(one, torch.Tensor) and isinstance(other, (bool, float)):  # The program returns a tensor for it.
-        other = torch.tensor(other, dtype=one.dtype)
-    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
-        return 0.0 if one == other else math.inf
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return math.inf
-    if not (one.is_floating_point() or one.is_complex()):
-        return 0.0 if torch.equal(one, other) else math.inf
-    finite = other.isfinite()
-    if not torch.allclose(one.masked_fill(finite, 0), other.masked_fill(finite, 0), equal_nan=True):
-        return math.inf
-    largest = other[finite].abs().max().item() if finite.any() else 0.0
-    difference = (one - other)[finite].abs().max().item() if finite.any() else 0.0
-    return difference / largest if largest else difference
-
-
-def _limit(result: Any) -> float:
-    """The difference that is a rounding."""
-    if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
-        return max(_ROUNDING, 4 * torch.finfo(result.dtype).eps)
-    return _ROUNDING if isinstance(result, float) else 0.0
 
 
 def _failure(

@@ -53,7 +53,7 @@ def crash_of(path: Path, **options) -> Crash:
     return crash
 
 
-@pytest.mark.quick("SIGSEGV")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("crashes", "node", "operator", "signal"),
     [

@@ -116,7 +116,7 @@ def small(path: Path, *, shape: list[Any], dtype: int = TensorProto.FLOAT) -> st
     return str(path)
 
 
-@pytest.mark.quick("where4", every=9)
+@pytest.mark.quick(every=9)
 @pytest.mark.parametrize(
     ("first", "second", "where"),
     [

@@ -245,7 +245,7 @@ def test_an_operator_that_nothing_maps(tmp_path: Path) -> None:
     assert "torch.onnx.export(" in script
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_model_that_can_not_be_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     found = opbridge.reduce(entry(tmp_path, "branches"), path=tmp_path / "out")
@@ -289,6 +289,7 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path: Path) -> None:
         opbridge.reduce(tmp_path / "chain.onnx", path=tmp_path / "new", time_limit=0)
 
 
+@pytest.mark.slow
 def test_the_time_limit_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Erf=abort")
     found = opbridge.reduce(chain(tmp_path / "chain.onnx"), path=tmp_path / "out", engine="crashing", time_limit=0.1)

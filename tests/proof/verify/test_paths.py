@@ -97,7 +97,7 @@ def notes_of(found: Verification) -> list[str]:
     return [note for case in found.cases for note in case.notes if note.startswith("not verified")]
 
 
-@pytest.mark.quick("then", every=3)
+@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_an_error_on_a_path_that_the_example_does_not_take_is_found(name: str) -> None:
     found = verified(*CASES[name])

@@ -135,7 +135,7 @@ def of_onnx(folder: Path, **modes: Any) -> Verification:
     return opbridge.verify("b", reference=str(folder / "net.onnx"), bisect=False, **modes)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_an_onnx_model_has_the_same_modes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(onnx.parser.parse_model(ONNX), folder / "net.onnx")
     opbridge.export(str(folder / "net.onnx"), path="b", verify=False)

@@ -109,7 +109,7 @@ def replace_input(node: onnx.NodeProto, index: int, value: str) -> None:
     node.input[index] = value
 
 
-@pytest.mark.quick("swapped inputs")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTENTION_FAULTS)
 def test_fault_in_attention_fails(name: str) -> None:
     found = check(attention(), ATTENTION_FAULTS[name])

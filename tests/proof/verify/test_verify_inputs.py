@@ -350,7 +350,7 @@ def test_rows_of_the_example_are_repeated() -> None:
     assert found.tolist() == BOXES[[1, 2, 0, 1, 2]].tolist()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_model_that_takes_only_whole_boxes_is_verified_at_other_sizes(tmp_path: Path) -> None:
     def crops(image: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         rows = []

@@ -252,6 +252,7 @@ def test_what_is_right_by_chance_alone_is_not_listed() -> None:
     assert [item.verdict for item in found] == ["as PyTorch"] * 6
 
 
+@pytest.mark.slow
 def test_a_special_value_that_an_engine_does_not_survive_is_told() -> None:
     def fails(feeds: Feeds, results: Feeds) -> None:
         if np.isnan(feeds["args_0"]).any():

@@ -1,0 +1,170 @@
+"""Whether a captured program computes what its module does, at sizes that its conditions exclude too."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.torch_graph.eager import run_eager
+from opbridge.torch_graph.silence import silenced
+
+__all__ = ["computes", "eager_results", "is_right"]
+
+
+def eager_results(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
+    """The flattened outputs of the module; None if it does not accept the inputs."""
+    try:
+        with silenced():
+            return run_eager(module, args, kwargs)
+    except Exception:
+        return None
+
+
+def is_right(
+    module: torch.nn.Module,
+    program: torch.export.ExportedProgram,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    moved: tuple[tuple[Any, ...], dict[str, Any]],
+    expected: Sequence[Any],
+    asked: Collection[Any],
+) -> bool:
+    """Whether the program computes what the module does at sizes that some guards exclude.
+
+    Two branches may give equal results for the example and differ for other numbers. For conditions that Python asks,
+    random numbers of several magnitudes are tried too.
+
+    Args:
+        module: The user's module.
+        program: The captured program.
+        example: The example inputs.
+        moved: The example inputs at these sizes.
+        expected: The module's results for them.
+        asked: The conditions that Python asks and that were not tried with random numbers before.
+    """
+    if not computes(module, program, example, moved, expected):
+        return False
+    generator = torch.Generator().manual_seed(0)
+    types = {leaf.dtype for leaf in torch.utils._pytree.tree_leaves(moved) if isinstance(leaf, torch.Tensor)}
+    for numbers in _NUMBERS if asked else ():
+        if not any(map(numbers.are_for, types)):
+            continue
+        at_example, others = (numbers.drawn(values, generator) for values in (example, moved))
+        found = eager_results(module, *others)
+        if found is None or computes(module, program, at_example, others, found):
+            continue
+        # Otherwise it can't be judged with such numbers.
+        results = eager_results(module, *at_example)
+        if results is None or computes(module, program, at_example, at_example, results):
+            return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Numbers:
+    """Random numbers with which two branches are compared.
+
+    Attributes:
+        largest: Their scale: the standard deviation, or for integers the largest.
+        integers: Whether integer tensors get them, instead of floating-point tensors.
+        uniform: Whether they are between 0 and ``largest``.
+    """
+
+    largest: float
+    integers: bool = False
+    uniform: bool = False
+
+    def are_for(self, dtype: torch.dtype) -> bool:
+        """Whether tensors of this type get them."""
+        return dtype.is_floating_point != self.integers and dtype is not torch.bool and not dtype.is_complex
+
+    def drawn(self, values: Any, generator: torch.Generator) -> Any:
+        """The arguments with these numbers in their tensors."""
+
+        def draw(value: Any) -> Any:
+            if not (isinstance(value, torch.Tensor) and self.are_for(value.dtype)):
+                return value
+            some = (torch.rand if self.uniform else torch.randn)(value.shape, generator=generator)
+            return (self.largest * some.clamp(-1, 1) if self.integers else self.largest * some).to(value.dtype)
+
+        return torch.utils._pytree.tree_map(draw, values)
+
+
+_NUMBERS = (
+    _Numbers(1.0, uniform=True),
+    _Numbers(1e-3),
+    _Numbers(1.0),
+    _Numbers(1e3),
+    _Numbers(100.0, integers=True, uniform=True),
+    _Numbers(1e5, integers=True),
+)
+
+
+def computes(
+    module: torch.nn.Module,
+    program: torch.export.ExportedProgram,
+    example: tuple[tuple[Any, ...], dict[str, Any]],
+    moved: tuple[tuple[Any, ...], dict[str, Any]],
+    expected: Sequence[Any],
+) -> bool:
+    """Whether the program, without its conditions on sizes, computes the module's results at other sizes.
+
+    Roundings may differ, because functions are replaced in a capture, but not much more than at the sizes of the
+    example, at which the program is right.
+    """
+    differences = _differences(program, moved, expected)
+    limits = [_limit(one) for one in expected]
+    if all(difference <= limit for difference, limit in zip(differences, limits, strict=True)):
+        return True
+    at_example = eager_results(module, *example)
+    if at_example is None or len(at_example) != len(expected):
+        return False
+    roundings = _differences(program, example, at_example)
+    return all(
+        difference <= max(limit, _MORE * rounding) and rounding <= _MOST_ROUNDING
+        for difference, limit, rounding in zip(differences, limits, roundings, strict=True)
+    )
+
+
+_ROUNDING, _MOST_ROUNDING, _MORE = 1e-5, 1e-3, 16
+"""What is always a rounding, the largest difference that may be one, and how many times the example's is allowed."""
+
+
+def _differences(
+    program: torch.export.ExportedProgram, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
+) -> list[float]:
+    """How far each output of the program is from the expected one, relative to the largest element of that."""
+    module = program.module(check_guards=False)
+    # Otherwise they refuse sizes outside the range that torch.export concluded from its conditions.
+    module._forward_pre_hooks.clear()
+    found = eager_results(module, *example)
+    if found is None or len(found) != len(expected):
+        return [math.inf] * len(expected)
+    return list(map(_difference, found, expected))
+
+
+def _difference(one: Any, other: Any) -> float:
+    if isinstance(one, torch.Tensor) and isinstance(other, (bool, float)):  # The program returns a tensor for it.
+        other = torch.tensor(other, dtype=one.dtype)
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return 0.0 if one == other else math.inf
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return math.inf
+    if not (one.is_floating_point() or one.is_complex()):
+        return 0.0 if torch.equal(one, other) else math.inf
+    finite = other.isfinite()
+    if not torch.allclose(one.masked_fill(finite, 0), other.masked_fill(finite, 0), equal_nan=True):
+        return math.inf
+    largest = other[finite].abs().max().item() if finite.any() else 0.0
+    difference = (one - other)[finite].abs().max().item() if finite.any() else 0.0
+    return difference / largest if largest else difference
+
+
+def _limit(result: Any) -> float:
+    """The difference that is a rounding."""
+    if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
+        return max(_ROUNDING, 4 * torch.finfo(result.dtype).eps)
+    return _ROUNDING if isinstance(result, float) else 0.0
