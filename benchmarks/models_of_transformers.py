@@ -250,7 +250,7 @@ MODELS: dict[str, Callable[[], Example]] = {
     ),
     "jamba": _transformers(
         "JambaForCausalLM",
-        _tokens("input_ids", dynamic=BATCH),  # Its state space is a Python loop over the tokens.
+        _tokens("input_ids"),
         **{**_DECODER, "num_hidden_layers": 4},
         num_experts=4,
         use_mamba_kernels=False,
@@ -357,7 +357,7 @@ MODELS: dict[str, Callable[[], Example]] = {
     "bert": _transformers("BertModel", _tokens("input_ids", "attention_mask"), **_SMALL, vocab_size=64),
     "mamba": _transformers(
         "MambaForCausalLM",
-        _tokens("input_ids", dynamic=BATCH),  # A Python loop over the tokens.
+        _tokens("input_ids"),
         vocab_size=64,
         hidden_size=32,
         num_hidden_layers=2,

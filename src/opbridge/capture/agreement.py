@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from opbridge.torch_graph.eager import run_eager
 from opbridge.torch_graph.silence import silenced
 
-__all__ = ["computes", "eager_results", "is_right"]
+__all__ = ["Numbers", "Runnable", "computes", "eager_results", "is_right", "numbers_for"]
 
 
 def eager_results(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
@@ -24,18 +24,34 @@ def eager_results(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mappin
         return None
 
 
+class Runnable:
+    """A captured program without its conditions on sizes."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self._program = program
+        self._module: torch.nn.Module | None = None
+
+    def results(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any] | None:
+        """The flattened outputs; None if it fails."""
+        # One with state begins with the state that was captured.
+        if self._module is None or self._program.graph_signature.buffers_to_mutate:
+            self._module = self._program.module(check_guards=False)
+            # Otherwise they refuse sizes outside the range that torch.export concluded from its conditions.
+            self._module._forward_pre_hooks.clear()
+        return eager_results(self._module, args, kwargs)
+
+
 def is_right(
     module: torch.nn.Module,
-    program: torch.export.ExportedProgram,
+    program: Runnable,
     example: tuple[tuple[Any, ...], dict[str, Any]],
     moved: tuple[tuple[Any, ...], dict[str, Any]],
     expected: Sequence[Any],
-    asked: Collection[Any],
+    numbers: Sequence[Numbers],
 ) -> bool:
     """Whether the program computes what the module does at sizes that some guards exclude.
 
-    Two branches may give equal results for the example and differ for other numbers. For conditions that Python asks,
-    random numbers of several magnitudes are tried too.
+    Two branches may give equal results for the example and differ for other numbers.
 
     Args:
         module: The user's module.
@@ -43,16 +59,13 @@ def is_right(
         example: The example inputs.
         moved: The example inputs at these sizes.
         expected: The module's results for them.
-        asked: The conditions that Python asks and that were not tried with random numbers before.
+        numbers: The random numbers that are tried too.
     """
     if not computes(module, program, example, moved, expected):
         return False
     generator = torch.Generator().manual_seed(0)
-    types = {leaf.dtype for leaf in torch.utils._pytree.tree_leaves(moved) if isinstance(leaf, torch.Tensor)}
-    for numbers in _NUMBERS if asked else ():
-        if not any(map(numbers.are_for, types)):
-            continue
-        at_example, others = (numbers.drawn(values, generator) for values in (example, moved))
+    for one in numbers:
+        at_example, others = (one.drawn(values, generator) for values in (example, moved))
         found = eager_results(module, *others)
         if found is None or computes(module, program, at_example, others, found):
             continue
@@ -64,7 +77,7 @@ def is_right(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Numbers:
+class Numbers:
     """Random numbers with which two branches are compared.
 
     Attributes:
@@ -94,18 +107,24 @@ class _Numbers:
 
 
 _NUMBERS = (
-    _Numbers(1.0, uniform=True),
-    _Numbers(1e-3),
-    _Numbers(1.0),
-    _Numbers(1e3),
-    _Numbers(100.0, integers=True, uniform=True),
-    _Numbers(1e5, integers=True),
+    Numbers(1.0, uniform=True),
+    Numbers(1e-3),
+    Numbers(1.0),
+    Numbers(1e3),
+    Numbers(100.0, integers=True, uniform=True),
+    Numbers(1e5, integers=True),
 )
+
+
+def numbers_for(example: tuple[tuple[Any, ...], dict[str, Any]]) -> list[Numbers]:
+    """The kinds of random numbers that tensors of the example can have."""
+    types = {leaf.dtype for leaf in torch.utils._pytree.tree_leaves(example) if isinstance(leaf, torch.Tensor)}
+    return [one for one in _NUMBERS if any(map(one.are_for, types))]
 
 
 def computes(
     module: torch.nn.Module,
-    program: torch.export.ExportedProgram,
+    program: Runnable,
     example: tuple[tuple[Any, ...], dict[str, Any]],
     moved: tuple[tuple[Any, ...], dict[str, Any]],
     expected: Sequence[Any],
@@ -134,13 +153,10 @@ _ROUNDING, _MOST_ROUNDING, _MORE = 1e-5, 1e-3, 16
 
 
 def _differences(
-    program: torch.export.ExportedProgram, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
+    program: Runnable, example: tuple[tuple[Any, ...], dict[str, Any]], expected: Sequence[Any]
 ) -> list[float]:
     """How far each output of the program is from the expected one, relative to the largest element of that."""
-    module = program.module(check_guards=False)
-    # Otherwise they refuse sizes outside the range that torch.export concluded from its conditions.
-    module._forward_pre_hooks.clear()
-    found = eager_results(module, *example)
+    found = program.results(*example)
     if found is None or len(found) != len(expected):
         return [math.inf] * len(expected)
     return list(map(_difference, found, expected))

@@ -7,7 +7,7 @@ the model is not dynamic as declared. If it refuses the size too, the condition 
 
 A condition such as ``n // 160 != 1`` or ``n // 16 == 2 * (n // 32)`` mostly comes from an operator of torch, which asks
 whether a computed size broadcasts. It is no restriction if the captured program computes at that size what eager
-PyTorch computes.
+PyTorch computes; for a condition in Python, random numbers of several magnitudes are compared too.
 
 The example may be the special case: ``x[:, : n // 2 * 2].reshape(-1, 2)`` is a view of an even ``n``, and a copy of any
 other; a U-Net tells its upsampling the size where ``height % 8 != 0``. A program that was captured with another size
@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.agreement import computes, eager_results, is_right
+from opbridge.capture.agreement import Runnable, computes, eager_results, is_right, numbers_for
 from opbridge.capture.failures import CaptureFailure
 from opbridge.errors import CaptureError
 from opbridge.findings import restricted_dimension
@@ -83,7 +83,10 @@ def check_declared_sizes(
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
     tried: list[dict[str, int]] = []
-    tried_with_others: set[Any] = set()
+    kinds = numbers_for(example)
+    turns = itertools.cycle(kinds)
+    tried_with_all: set[Any] = set()
+    runnable = None if program is None else Runnable(program)
     together = _together(declared.dimensions, guards)
     for chosen in itertools.chain(alone, together, _of_conditions(declared.dimensions, guards, base)):
         sizes = {source: size for one, number in chosen for source, size in one.sizes_at(number).items()}
@@ -100,9 +103,10 @@ def check_declared_sizes(
         moved = declared.resized(example, sizes)
         if (expected := eager_results(module, *moved)) is None:
             continue
-        asked = {guard.condition for guard in failing if not guard.is_asked_by_torch()} - tried_with_others
-        tried_with_others |= asked
-        if program is None or not is_right(module, program, example, moved, expected, asked):
+        asked = {guard.condition for guard in failing if not guard.is_asked_by_torch()}
+        numbers = kinds if asked - tried_with_all else [next(turns)] if asked and kinds else []
+        tried_with_all |= asked
+        if runnable is None or not is_right(module, runnable, example, moved, expected, numbers):
             other = moved if any(guard.has_remainder() for guard in failing) else None
             if all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
@@ -119,11 +123,12 @@ def is_right_at_one(
 
     A size that eager PyTorch refuses is no difference.
     """
+    runnable = Runnable(program)
     from_one = [one for one in declared.dimensions if one.low == 1]
     for chosen in [*([one] for one in from_one), *([from_one] if len(from_one) > 1 else [])]:
         moved = declared.resized(example, {source: size for one in chosen for source, size in one.sizes_at(1).items()})
         expected = eager_results(module, *moved)
-        if expected is not None and not computes(module, program, example, moved, expected):
+        if expected is not None and not computes(module, runnable, example, moved, expected):
             return False
     return True
 
