@@ -370,6 +370,45 @@ def test_branches_that_agree_for_small_numbers_only(x: torch.Tensor) -> None:
         assert torch.equal(program(large), model(large))
 
 
+def of_whole_squares(x: torch.Tensor) -> torch.Tensor:
+    height, width = x.shape
+    if height % 2 == 0 and width % 2 == 0:
+        x = x.clamp(-50, 50)
+    return 2 * x
+
+
+def of_a_square(x: torch.Tensor) -> torch.Tensor:
+    side = int(math.sqrt(x.shape[0]))
+    if side * side == x.shape[0]:
+        return x + x.view(side, side, -1).sum()
+    return 2 * x
+
+
+def of_equal_shapes(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if x.shape == y.shape:
+        return (x - y).sum(0)
+    return x.sum(0) + y.sum(0)
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "others"),
+    [
+        pytest.param(of_whole_squares, [(5, 7)], [[(4, 6)], [(4, 7)], [(5, 6)]], id="two remainders"),
+        pytest.param(of_a_square, [(10, 1)], [[(9, 1)], [(16, 1)], [(15, 1)]], id="a square"),
+        pytest.param(of_equal_shapes, [(6, 3), (7, 3)], [[(5, 3), (5, 3)], [(4, 3), (7, 3)]], id="equal shapes"),
+    ],
+)
+def test_a_branch_that_the_sizes_of_the_example_do_not_take(model: Any, example: list[Any], others: list[Any]) -> None:
+    axes = (0, 1) if model is of_whole_squares else (0,)
+    args = tuple(map(torch.rand, example))
+    captured = capture(model, args, dynamic_shapes=tuple(dict.fromkeys(axes, Dim.DYNAMIC) for _ in args))
+    assert [operator for operator, _ in captured.converted] == ["If"]
+    program = captured.program.module(check_guards=False)
+    for sizes in others:
+        args = tuple(100 * torch.rand(shape) for shape in sizes)
+        torch.testing.assert_close(program(*args), model(*args))
+
+
 def test_upsampling_that_is_told_the_size_only_where_it_is_odd() -> None:
     """The U-Net of Stable Diffusion; its rest would otherwise be in both branches."""
 

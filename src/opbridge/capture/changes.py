@@ -101,6 +101,7 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
                 first = changes.special[0] if changes.special else failure
                 cause = changes.conversions.without_sizes(first)
                 if cause is not first and changes.take_other_example(cause):
+                    changes.conversions.try_again()
                     continue
                 changes.example, changes.assumes = None, True
                 changes.special.clear()

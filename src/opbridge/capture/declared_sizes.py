@@ -104,10 +104,11 @@ def check_declared_sizes(
         if (expected := eager_results(module, *moved)) is None:
             continue
         asked = {guard.condition for guard in failing if not guard.is_asked_by_torch()}
-        numbers = kinds if asked - tried_with_all else [next(turns)] if asked and kinds else []
+        is_new = len(chosen) > 1 or not asked <= tried_with_all
+        numbers = [] if not (asked and kinds) else kinds if is_new else [next(turns)]
         tried_with_all |= asked
         if runnable is None or not is_right(module, runnable, example, moved, expected, numbers):
-            other = moved if any(guard.has_remainder() for guard in failing) else None
+            other = moved if any(guard.names_special_sizes() for guard in failing) else None
             if all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
             raise _failure(*chosen[0], failing, declared.dimensions, guards, other)
@@ -168,13 +169,17 @@ def _multiple(dimensions: Sequence[DynamicDimension], times: int) -> dict[str, i
 def _together(
     dimensions: Sequence[DynamicDimension], guards: Sequence[SizeGuard]
 ) -> Iterator[list[tuple[DynamicDimension, int]]]:
-    """Sizes of several dimensions at once, of the numbers in conditions such as ``x.shape[1:] == (10, 12)``.
+    """Sizes of several dimensions at once, for ``x.shape[1:] == (10, 12)`` and ``h % 8 == 0 and w % 8 == 0``.
 
-    Python compares the second element only where the first is equal, so that no guard names it.
+    Python asks the second part only where the first holds, so that no guard names it.
     """
     lines = {innermost(guard.frames, libraries=True) for guard in guards if guard.is_inequality()}
     numbers = sorted({number for line in lines for number in _numbers_of_condition(line)})
-    sizes = [[None, *(number for number in numbers if _may_have(one, number))] for one in dimensions]
+    divisors = sorted({divisor for guard in guards if not guard.is_asked_by_torch() for divisor in guard.divisors()})
+    sizes: list[list[int | None]] = []
+    for one in dimensions:
+        near = [size for divisor in divisors for size in (one.size + 1, divisor * (one.size // divisor + 1))]
+        sizes.append([None, *(size for size in dict.fromkeys([*numbers, *near]) if _may_have(one, size))])
     for combination in itertools.islice(itertools.product(*sizes), _MOST_COMBINATIONS):
         chosen = [(one, size) for one, size in zip(dimensions, combination, strict=True) if size is not None]
         if len(chosen) > 1:

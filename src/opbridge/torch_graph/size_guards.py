@@ -157,6 +157,10 @@ class SizeGuard:
         """Whether the condition contains a remainder, as in ``n % 64 != 0``."""
         return any(type(call).__name__ in ("Mod", "PythonMod") for call in self.condition.atoms(sympy.Function))
 
+    def names_special_sizes(self) -> bool:
+        """Whether the condition is an equation or has a remainder, so that it holds, or fails, for single sizes."""
+        return isinstance(self.condition, (sympy.Eq, sympy.Ne)) or self.has_remainder()
+
     def is_inequality(self) -> bool:
         """Whether the condition excludes single sizes, as in ``n // 160 != 1`` and ``n // 160 > 1``."""
         relation = self.condition

@@ -143,6 +143,13 @@ class Conversions:
         restriction.details = f"{restriction.details}\nWith this condition as a branch of the model: {failure.message}"
         return restriction
 
+    def try_again(self) -> None:
+        """Convert what could not be converted, because the capture has other example inputs now.
+
+        torch traces both branches with the sizes of the example, and may refuse the one that these do not take.
+        """
+        self._left.clear()
+
     def _end_at(self, failure: Disagreement) -> bool:
         """Move the rest of a function into both branches of the statement that leaves a variable in different forms."""
         site = failure.site
