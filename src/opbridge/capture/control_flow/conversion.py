@@ -13,7 +13,7 @@ import torch
 
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
-from opbridge.capture.control_flow.exits import PREFIX
+from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.lookups import forgetting_keys
 from opbridge.capture.control_flow.names import PARTS, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import ListUsed, Rows, counting_rows
@@ -157,7 +157,7 @@ class Conversions:
         if node is None:
             return False
         self._disagreements.setdefault(Function(site.file, node.lineno), failure)
-        followed = [one.lineno for one in node.body[:-1] if isinstance(one, ast.If)]
+        followed = [one.lineno for one in node.body[:-1] if as_branch(one) is not None]
         if site.line not in followed or site in self.ends or len(self.ends) == _MOST_ENDS:
             return False
         self.ends.append(site)

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from opbridge.capture.control_flow.names import inside
 
-__all__ = ["PREFIX", "at", "leaves", "lowered", "own_exits", "place", "with_rest_inside"]
+__all__ = ["PREFIX", "as_branch", "at", "leaves", "lowered", "own_exits", "place", "with_rest_inside"]
 
 PREFIX = "_opbridge_"
 """The beginning of the names that converted code has besides those of its source."""
@@ -59,12 +59,26 @@ def with_rest_inside(body: list[ast.stmt], lines: Collection[int]) -> list[ast.s
     The values that a variable has after the two branches then need not have one form.
     """
     for index, statement in enumerate(body):
-        if isinstance(statement, ast.If) and statement.lineno in lines:
+        branch = as_branch(statement) if statement.lineno in lines else None
+        if branch is not None:
             rest = with_rest_inside(body[index + 1 :], lines)
-            statement.body += copy.deepcopy(rest)
-            statement.orelse += rest
-            return body[: index + 1]
+            branch.body += copy.deepcopy(rest)
+            branch.orelse += rest
+            return [*body[:index], branch]
     return body
+
+
+def as_branch(statement: ast.stmt) -> ast.If | None:
+    """A statement as an ``if``: itself, or what ``x = a if t else b`` stands for; None if it is no branch."""
+    if isinstance(statement, ast.If):
+        return statement
+    if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.IfExp)):
+        return None
+    choice = statement.value
+    body, orelse = (
+        [at(ast.Assign(copy.deepcopy(statement.targets), value), statement)] for value in (choice.body, choice.orelse)
+    )
+    return at(ast.If(choice.test, body, orelse), statement)
 
 
 def _has(statement: ast.stmt, kinds: tuple[type, ...]) -> bool:
