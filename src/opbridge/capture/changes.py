@@ -103,6 +103,8 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
                 if cause is not first and changes.take_other_example(cause):
                     changes.conversions.try_again()
                     continue
+                if changes.special:
+                    changes.conversions.refusal = None  # It is about another example than the user's.
                 changes.example, changes.assumes = None, True
                 changes.special.clear()
                 if changes.uncached is not None and cause.finding.code == capture_failed.CODE:
