@@ -409,6 +409,48 @@ def test_a_branch_that_the_sizes_of_the_example_do_not_take(model: Any, example:
         torch.testing.assert_close(program(*args), model(*args))
 
 
+def limited_from_six(x: torch.Tensor, k: int) -> torch.Tensor:
+    return k * (x.clamp(-9, 9) if k > 5 else x)
+
+
+def limited_if_even(x: torch.Tensor, k: int) -> torch.Tensor:
+    if k % 2 == 0:
+        x = x.clamp(-9, 9)
+    return x[:k].sum(0)
+
+
+def padded_or_limited(x: torch.Tensor, k: int) -> torch.Tensor:
+    return pad(x, (0, 0, 0, k)) if k else x.clamp(-9, 9)
+
+
+@pytest.mark.parametrize(
+    ("model", "k", "others"),
+    [
+        pytest.param(limited_from_six, 3, (5, 6, 9), id="from six"),
+        pytest.param(limited_if_even, 3, (2, 5, 8), id="if even"),
+        pytest.param(padded_or_limited, 2, (0, 1, 5), id="zero"),
+    ],
+)
+def test_a_condition_on_an_input_that_is_an_int(model: Any, k: int, others: tuple[int, ...]) -> None:
+    captured = capture(model, (torch.rand(10, 3), k), dynamic_shapes=(None, Dim.DYNAMIC))
+    program = captured.program.module(check_guards=False)
+    x = 100 * torch.randn(10, 3)
+    for other in others:
+        torch.testing.assert_close(program(x, other), model(x, other))
+
+
+def test_an_int_whose_condition_can_not_be_converted() -> None:
+    def model(x: torch.Tensor, k: int) -> torch.Tensor:
+        return (x + 1, x - 1)[truth(k < 10)]
+
+    with pytest.raises(
+        CaptureError, match=r"input k\. PyTorch accepts 11; the captured program requires k < 10"
+    ) as caught:
+        capture(model, (X, 3), dynamic_shapes=(None, Dim.DYNAMIC))
+    assert "torch.export.Dim.DYNAMIC(max=9)" in (caught.value.fix or "")
+    capture(model, (X, 3), dynamic_shapes=(None, Dim.DYNAMIC(max=9)))
+
+
 def test_upsampling_that_is_told_the_size_only_where_it_is_odd() -> None:
     """The U-Net of Stable Diffusion; its rest would otherwise be in both branches."""
 

@@ -49,7 +49,7 @@ def at_least_two(example: Any, declared: DeclaredDimensions) -> Any:
     """The example inputs with every dynamic dimension at a size of at least 2; the same object if it was before."""
     sizes: dict[str, int] = {}
     for dimension in declared.dimensions:
-        if dimension.size < SMALLEST and (dimension.high or SMALLEST) >= SMALLEST:
+        if not dimension.is_number and dimension.size < SMALLEST and (dimension.high or SMALLEST) >= SMALLEST:
             sizes |= dimension.sizes_at(max(SMALLEST, dimension.low))
     return declared.resized(example, sizes) if sizes else example
 
@@ -78,7 +78,7 @@ def check_declared_sizes(
     """
     if program is None:
         guards = [guard for guard in guards if not guard.is_inequality()]
-    base = {place.source: int(place.tensor.shape[place.axis]) for place in declared.places}
+    base = {place.source: place.size for place in declared.places}
     largest = max(_MOST_ELEMENTS, _MOST_TIMES_THE_EXAMPLE * declared.elements(example, {}))
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
@@ -195,7 +195,7 @@ def _of_conditions(
     ``int(n / 2)`` is the number that it is in the example, and does not compare it with 200.
     """
     of = {place.source: one for one in dimensions for place, derived in one.places if derived(7) == 7}
-    ranges = {source: (max(SMALLEST, one.low), one.high) for source, one in of.items()}
+    ranges = {source: (one.lowest, one.high) for source, one in of.items()}
     for guard in {guard.condition: guard for guard in guards if not guard.is_asked_by_torch()}.values():
         line = innermost(guard.frames, libraries=True)
         numbers = [int(number) for number in re.findall(r"\b\d+\b", line.text if line is not None else "")]
@@ -215,8 +215,7 @@ def _numbers_of_condition(source: SourceLine | None) -> set[int]:
 
 
 def _may_have(dimension: DynamicDimension, size: int) -> bool:
-    lowest = 1 if dimension.low == 1 else max(SMALLEST, dimension.low)
-    return size != dimension.size and lowest <= size <= (dimension.high or size)
+    return size != dimension.size and dimension.lowest <= size <= (dimension.high or size)
 
 
 def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Iterator[int]:
@@ -251,7 +250,7 @@ def _failure(
     """
     guard = failing[0]
     names = {
-        place.source: f"{place.path}.shape[{place.axis}]" if other.name == str(place) else other.name
+        place.source: place.expression if other.name == str(place) else other.name
         for other in dimensions
         for place, derived in other.places
         if derived(7) == 7

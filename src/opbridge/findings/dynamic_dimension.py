@@ -173,8 +173,8 @@ def _dimensions(failure: Failure) -> list[tuple[str, int, tuple[int, int, str]]]
     """Each declared dimension: a description, its size in the example, and its declared minimum, maximum and name."""
     found = []
     for place in failure.places():
-        if isinstance(place.axis, int) and place.axis < place.tensor.dim():
-            found.append((str(place), int(place.tensor.shape[place.axis]), _limits(place.declaration)))
+        if isinstance(place.axis, int) and place.axis < place.value.dim():
+            found.append((str(place), place.size, _limits(place.declaration)))
     return found
 
 

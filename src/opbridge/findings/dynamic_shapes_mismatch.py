@@ -25,9 +25,9 @@ ERROR = InputError
 def explain(failure: Failure) -> Finding | None:
     """Recognized by dimensions that the inputs do not have, or by torch's own check of the structure."""
     for place in failure.places():
-        axis, rank = place.axis, place.tensor.dim()
+        axis, rank = place.axis, place.value.dim()
         if not isinstance(axis, int) or not 0 <= axis < rank:
-            shape = tuple(place.tensor.shape)
+            shape = tuple(place.value.shape)
             return failure.finding(
                 CODE,
                 place.path,

@@ -31,7 +31,7 @@ def explain(failure: Failure) -> Finding | None:
     places = [place for place in failure.places() if place.source in sources]
     named = ", ".join(map(str, places)) or "a dynamic dimension"
     line = f"`{shortened(failure.place.text)}`{failure.at}" if failure.place is not None else "The model"
-    sizes = {int(place.tensor.shape[place.axis]) for place in places}
+    sizes = {place.size for place in places}
     return failure.finding(
         CODE,
         named,

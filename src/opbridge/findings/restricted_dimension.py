@@ -53,8 +53,9 @@ def finding(
     return Finding(
         CODE,
         places,
-        f"Declared dynamic, but captured for some sizes only: {places}{name}. PyTorch accepts the size {size}; the "
-        f"captured program requires {condition}{where}",
+        f"Declared dynamic, but captured for some {'values' if dimension.is_number else 'sizes'} only: {places}{name}. "
+        f"PyTorch accepts {'' if dimension.is_number else 'the size '}{size}; the captured program requires "
+        f"{condition}{where}",
         _fix(dimension, size, guard, others, list(filter(_is_of_the_model, guards))),
         sources=source_names(source),
     )
@@ -72,7 +73,8 @@ def _fix(
     others: Sequence[DynamicDimension],
     guards: Sequence[SizeGuard],
 ) -> str:
-    change = "replace the Python condition or conversion in this line by arithmetic on the size, or by torch.cond"
+    number = "number" if dimension.is_number else "size"
+    change = f"replace the Python condition or conversion in this line by arithmetic on the {number}, or by torch.cond"
     if guard.frames and re.search(r"\bsqueeze\(", guard.frames[-1].text):
         change = "leave out the squeeze, or take an element of this dimension"
     if guard.is_equality_of_dimensions():
@@ -88,18 +90,22 @@ def _fix(
         return not any(map(guard.fails, at_sizes)) and not any(one.fails(alone) for one in guards)
 
     step = step_around(dimension.size, holds)
+    if step is not None and dimension.is_number:
+        return f"{change}."
     if step is not None:
         return (
             f"declare {step} * torch.export.Dim('_{name}') in dynamic_shapes if your sizes are multiples of {step}; "
             f"otherwise {change}."
         )
     low, high = range_around(dimension.size, holds)
-    if size < SMALLEST and low is None:
+    if size < SMALLEST and low is None and not dimension.is_number:
         low, high = SMALLEST, dimension.high if high is None else high
     if low == high or not holds(dimension.size) or high == dimension.size < SMALLEST:
-        return f"leave the dimension out of dynamic_shapes if its size is always {dimension.size}; otherwise {change}."
+        what, which = ("input", "it") if dimension.is_number else ("dimension", "its size")
+        return f"leave the {what} out of dynamic_shapes if {which} is always {dimension.size}; otherwise {change}."
     text = ", ".join([*([f"min={low}"] if low is not None else []), *([f"max={high}"] if high is not None else [])])
-    return f"declare torch.export.Dim({name!r}, {text}) if your sizes are within this range; otherwise {change}."
+    declared = f"torch.export.Dim.DYNAMIC({text})" if dimension.is_number else f"torch.export.Dim({name!r}, {text})"
+    return f"declare {declared} if your {number}s are within this range; otherwise {change}."
 
 
 def _of_the_example(dimensions: Sequence[DynamicDimension]) -> dict[str, int]:

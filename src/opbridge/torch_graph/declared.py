@@ -26,28 +26,39 @@ SMALLEST = 2
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """One axis of one input.
+    """One axis of one input, or an input that is an int.
 
     Attributes:
         path: The input, as in Python: ``"x"``, ``"boxes[0]"``, ``"batch['mask']"``.
-        tensor: The example.
-        axis: The axis.
+        value: The example.
+        axis: The axis; None for an int.
         declaration: Its entry in ``dynamic_shapes``: a name, a ``torch.export.Dim`` or a marker such as ``Dim.AUTO``.
     """
 
     path: str
-    tensor: torch.Tensor
-    axis: int
+    value: Any
+    axis: int | None
     declaration: Any
 
     @property
+    def size(self) -> int:
+        """The size in the example, or the int."""
+        return int(self.value if self.axis is None else self.value.shape[self.axis])
+
+    @property
     def source(self) -> str:
-        """The size in torch's notation: ``L['x'].size()[0]``."""
+        """The size in torch's notation: ``L['x'].size()[0]``; ``L['n']`` for an int."""
         name, bracket, rest = self.path.partition("[")
-        return f"L[{name!r}]{bracket}{rest}.size()[{self.axis}]"
+        axis = "" if self.axis is None else f".size()[{self.axis}]"
+        return f"L[{name!r}]{bracket}{rest}{axis}"
+
+    @property
+    def expression(self) -> str:
+        """The size in Python: ``x.shape[0]``; ``n`` for an int."""
+        return self.path if self.axis is None else f"{self.path}.shape[{self.axis}]"
 
     def __str__(self) -> str:
-        return f"dimension {self.axis} of {self.path}"
+        return f"input {self.path}" if self.axis is None else f"dimension {self.axis} of {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +69,7 @@ class DynamicDimension:
         name: The user's name; for a dimension without a name, its place.
         places: Its places, each with the function that computes its size (``2*n`` of a derived dimension).
         size: The size in the example.
-        low: The smallest size; 2 if no range was declared.
+        low: The smallest size; if no range was declared, 2, or 0 for an int.
         high: The largest size; None for no limit.
     """
 
@@ -67,6 +78,16 @@ class DynamicDimension:
     size: int
     low: int
     high: int | None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is an input that is an int."""
+        return any(place.axis is None for place, _ in self.places)
+
+    @property
+    def lowest(self) -> int:
+        """The smallest size that is tried."""
+        return self.low if self.is_number or self.low == 1 else max(SMALLEST, self.low)
 
     def sizes_at(self, size: int) -> dict[str, int]:
         """The size of each place, by its :attr:`Place.source`, if the dimension has this size."""
@@ -78,29 +99,38 @@ class DeclaredDimensions:
     """What ``dynamic_shapes`` declares for some example inputs.
 
     Attributes:
-        places: All declared axes.
+        names: The names of the parameters.
+        places: All declared axes and ints.
         dimensions: The dimensions that must stay dynamic: not those declared with ``Dim.AUTO``, ``Dim.STATIC`` or a
             number.
     """
 
+    names: tuple[str, ...]
     places: tuple[Place, ...]
     dimensions: tuple[DynamicDimension, ...]
 
-    def resized(self, example: Any, sizes: Mapping[str, int]) -> Any:
+    def resized(
+        self, example: tuple[tuple[Any, ...], dict[str, Any]], sizes: Mapping[str, int]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The example inputs with some axes at other sizes; the contents of the example repeat, or are cut off.
 
         Args:
-            example: The example inputs, in any nesting.
+            example: The positional and the keyword arguments.
             sizes: The new sizes, by :attr:`Place.source`.
         """
         axes = self._axes(sizes)
+        numbers = {
+            place.path: sizes[place.source] for place in self.places if place.axis is None and place.source in sizes
+        }
 
         def resize(tensor: torch.Tensor) -> torch.Tensor:
             for axis, size in axes.get(id(tensor), {}).items():
                 tensor = _at_size(tensor, axis, size)
             return tensor
 
-        return torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
+        args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
+        args = tuple(numbers.get(name, value) for name, value in zip(self.names, args, strict=False))
+        return args, {name: numbers.get(name, value) for name, value in kwargs.items()}
 
     @contextlib.contextmanager
     def stated_by(self, module: torch.nn.Module, example: Any) -> Iterator[None]:
@@ -123,7 +153,13 @@ class DeclaredDimensions:
 
     def _state(self, given: Mapping[int, torch.Tensor]) -> None:
         for dimension in self.dimensions:
-            sizes = [(given[id(place.tensor)].shape[place.axis], derived) for place, derived in dimension.places]
+            if dimension.is_number:
+                continue
+            sizes = [
+                (given[id(place.value)].shape[place.axis], derived)
+                for place, derived in dimension.places
+                if place.axis is not None
+            ]
             root = next((size for size, derived in sizes if derived is _same), None)
             for size, derived in sizes if root is not None else ():
                 torch._check(size == derived(root))  # type: ignore[arg-type]
@@ -140,8 +176,8 @@ class DeclaredDimensions:
         """The new size of each axis, by the id of the tensor."""
         axes: dict[int, dict[int, int]] = {}
         for place in self.places:
-            if place.source in sizes:
-                axes.setdefault(id(place.tensor), {})[place.axis] = sizes[place.source]
+            if place.axis is not None and place.source in sizes:
+                axes.setdefault(id(place.value), {})[place.axis] = sizes[place.source]
         return axes
 
 
@@ -201,7 +237,7 @@ def _fixed(path: str, value: Any, declared: Any, sources: Collection[str]) -> An
     if isinstance(value, (tuple, list)) and isinstance(declared, (tuple, list)):
         pairs = enumerate(zip(value, declared, strict=False))
         return type(declared)(_fixed(f"{path}[{index}]", part, entry, sources) for index, (part, entry) in pairs)
-    return declared
+    return None if type(value) is int and Place(path, value, None, declared).source in sources else declared
 
 
 def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> DeclaredDimensions:
@@ -209,15 +245,22 @@ def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> De
     places = tuple(
         place
         for place in declared_places(arguments, dynamic_shapes)
-        if isinstance(place.axis, int) and 0 <= place.axis < place.tensor.dim()
+        if isinstance(place.axis, int) and 0 <= place.axis < place.value.dim()
     )
+    if isinstance(dynamic_shapes, (tuple, list)):
+        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=False))
+    if isinstance(dynamic_shapes, Mapping):
+        ints = ((name, value, dynamic_shapes.get(name)) for name, value in arguments.items() if type(value) is int)
+        places += tuple(Place(name, value, None, entry) for name, value, entry in ints if entry is not None)
     found: dict[str, list[Place]] = {}
     for place in places:
         name = _name(place.declaration) or (str(place) if _is_dynamic_marker(place.declaration) else None)
         if name is not None:
             found.setdefault(name, []).append(place)
     dimensions = (_dimension(name, of_name) for name, of_name in found.items())
-    return DeclaredDimensions(places, tuple(dimension for dimension in dimensions if dimension is not None))
+    return DeclaredDimensions(
+        tuple(arguments), places, tuple(dimension for dimension in dimensions if dimension is not None)
+    )
 
 
 def _name(declared: Any) -> str | None:
@@ -234,14 +277,15 @@ def _is_dynamic_marker(declared: Any) -> bool:
 def _dimension(name: str, places: Sequence[Place]) -> DynamicDimension | None:
     """None if the sizes in the example contradict each other; torch.export then reports it."""
     functions = tuple((place, getattr(place.declaration, "fn", _same)) for place in places)
-    actual = [(int(place.tensor.shape[place.axis]), derived) for place, derived in functions]
+    actual = [(place.size, derived) for place, derived in functions]
     sizes = range(max(size for size, _ in actual) + 1)
     size = next((size for size in sizes if all(derived(size) == other for other, derived in actual)), None)
     if size is None:
         return None
     root = getattr(places[0].declaration, "root", places[0].declaration)
     low, high = getattr(root, "min", None), getattr(root, "max", None)
-    return DynamicDimension(name, functions, size, low or 2, high if isinstance(high, int) else None)
+    smallest = 0 if places[0].axis is None else SMALLEST
+    return DynamicDimension(name, functions, size, low or smallest, high if isinstance(high, int) else None)
 
 
 def _same(size: int) -> int:

@@ -74,11 +74,9 @@ def as_branch(statement: ast.stmt) -> ast.If | None:
         return statement
     if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.IfExp)):
         return None
-    choice = statement.value
-    body, orelse = (
-        [at(ast.Assign(copy.deepcopy(statement.targets), value), statement)] for value in (choice.body, choice.orelse)
-    )
-    return at(ast.If(choice.test, body, orelse), statement)
+    choice, targets = statement.value, statement.targets
+    body, orelse = (ast.Assign(copy.deepcopy(targets), value) for value in (choice.body, choice.orelse))
+    return at(ast.If(choice.test, [body], [orelse]), statement)
 
 
 def _has(statement: ast.stmt, kinds: tuple[type, ...]) -> bool:
