@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -129,7 +130,8 @@ class DeclaredDimensions:
             return tensor
 
         args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
-        args = tuple(numbers.get(name, value) for name, value in zip(self.names, args, strict=False))
+        named = itertools.zip_longest(self.names[: len(args)], args)
+        args = tuple(numbers.get(name, value) for name, value in named)
         return args, {name: numbers.get(name, value) for name, value in kwargs.items()}
 
     @contextlib.contextmanager
@@ -192,11 +194,17 @@ def declared_places(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Iterat
         arguments: The example inputs by the names of the parameters of ``forward``.
         dynamic_shapes: In the form of ``torch.export.export``.
     """
-    if isinstance(dynamic_shapes, (tuple, list)):
-        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=False))
-    if isinstance(dynamic_shapes, Mapping):
+    shapes = _by_name(arguments, dynamic_shapes)
+    if isinstance(shapes, Mapping):
         for name, value in arguments.items():
-            yield from _walk(name, value, dynamic_shapes.get(name))
+            yield from _walk(name, value, shapes.get(name))
+
+
+def _by_name(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Any:
+    """``dynamic_shapes`` by the names of the parameters; what is neither that nor by position is returned unchanged."""
+    if isinstance(dynamic_shapes, (tuple, list)):
+        return dict(zip(arguments, dynamic_shapes, strict=False))
+    return dynamic_shapes
 
 
 def _walk(path: str, value: Any, declared: Any) -> Iterator[Place]:
@@ -221,9 +229,8 @@ def fixed_at(arguments: Mapping[str, Any], dynamic_shapes: Any, sources: Collect
         dynamic_shapes: In the form of ``torch.export.export``.
         sources: The :attr:`Place.source` of each axis that has a constant size.
     """
-    if isinstance(dynamic_shapes, (tuple, list)):
-        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=False))
-    return {name: _fixed(name, value, dynamic_shapes.get(name), sources) for name, value in arguments.items()}
+    shapes = _by_name(arguments, dynamic_shapes)
+    return {name: _fixed(name, value, shapes.get(name), sources) for name, value in arguments.items()}
 
 
 def _fixed(path: str, value: Any, declared: Any, sources: Collection[str]) -> Any:
@@ -242,15 +249,14 @@ def _fixed(path: str, value: Any, declared: Any, sources: Collection[str]) -> An
 
 def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> DeclaredDimensions:
     """The dimensions that ``dynamic_shapes`` declares, with the arguments of :func:`declared_places`."""
+    shapes = _by_name(arguments, dynamic_shapes)
     places = tuple(
         place
-        for place in declared_places(arguments, dynamic_shapes)
+        for place in declared_places(arguments, shapes)
         if isinstance(place.axis, int) and 0 <= place.axis < place.value.dim()
     )
-    if isinstance(dynamic_shapes, (tuple, list)):
-        dynamic_shapes = dict(zip(arguments, dynamic_shapes, strict=False))
-    if isinstance(dynamic_shapes, Mapping):
-        ints = ((name, value, dynamic_shapes.get(name)) for name, value in arguments.items() if type(value) is int)
+    if isinstance(shapes, Mapping):
+        ints = ((name, value, shapes.get(name)) for name, value in arguments.items() if type(value) is int)
         places += tuple(Place(name, value, None, entry) for name, value, entry in ints if entry is not None)
     found: dict[str, list[Place]] = {}
     for place in places:
