@@ -15,7 +15,7 @@ from torch.nn.functional import interpolate, max_pool2d, pad
 
 import opbridge
 from opbridge.capture.capture import capture
-from opbridge.errors import CaptureError
+from opbridge.errors import CaptureError, InputError
 from opbridge.torch_graph.size_guards import SizeGuard
 
 Dim = torch.export.Dim
@@ -437,6 +437,23 @@ def test_a_condition_on_an_input_that_is_an_int(model: Any, k: int, others: tupl
     x = 100 * torch.randn(10, 3)
     for other in others:
         torch.testing.assert_close(program(x, other), model(x, other))
+
+
+def test_an_int_and_an_axis_of_one_name_are_varied_together() -> None:
+    def model(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x.reshape(n, 3).clamp(-9, 9) if n > 5 else x.reshape(n, 3)
+
+    captured = capture(model, (torch.rand(3, 3), 3), dynamic_shapes=({0: "n"}, "n"))
+    x = 100 * torch.randn(7, 3)
+    torch.testing.assert_close(captured.program.module(check_guards=False)(x, 7), model(x, 7))
+
+
+@pytest.mark.parametrize("declared", [Dim("k"), Dim("k", max=9)], ids=str)
+def test_the_fix_for_an_int_with_a_name_works(declared: Any) -> None:
+    with pytest.raises(InputError, match="a name to an input that is an int") as caught:
+        capture(limited_from_six, (X, 3), dynamic_shapes=(None, declared))
+    assert "torch.export.Dim.DYNAMIC(min=0, max=9)" in (caught.value.fix or "")
+    capture(limited_from_six, (X, 3), dynamic_shapes=(None, Dim.DYNAMIC(min=0, max=9)))
 
 
 def test_an_int_whose_condition_can_not_be_converted() -> None:

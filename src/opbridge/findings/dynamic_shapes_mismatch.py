@@ -1,7 +1,7 @@
 """dynamic_shapes does not have the structure of the inputs.
 
-What it means: ``dynamic_shapes`` names an input that ``forward`` does not have, omits one, or names a dimension that a
-tensor does not have.
+What it means: ``dynamic_shapes`` names an input that ``forward`` does not have, omits one, names a dimension that a
+tensor does not have, or gives an int a name.
 
 Why it is a problem: torch cannot determine which sizes vary.
 
@@ -34,6 +34,14 @@ def explain(failure: Failure) -> Finding | None:
                 f"dynamic_shapes names dimension {axis!r} of {place.path}, whose example has the shape {shape}.",
                 f"use a dimension from 0 to {rank - 1}." if rank else "write None for this input.",
             )
+    if "input integers as dynamic through named" in failure.text:
+        ints = ", ".join(name for name, value in failure.inputs() if type(value) is int)
+        return failure.finding(
+            CODE,
+            ints,
+            f"dynamic_shapes gives a name to an input that is an int, which torch.export does not take: {ints}.",
+            "write torch.export.Dim.DYNAMIC for it, or, with a range, torch.export.Dim.DYNAMIC(min=0, max=9).",
+        )
     invalid = getattr(getattr(failure.error, "error_type", None), "name", "") == "INVALID_INPUT"
     if not (invalid and "dynamic_shapes" in failure.text):
         return None
