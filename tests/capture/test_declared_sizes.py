@@ -162,7 +162,7 @@ ACCEPTED: dict[str, tuple[Any, tuple[Any, ...], Any]] = {
 }
 
 
-@pytest.mark.quick("a rank", "marker", every=8)
+@pytest.mark.quick("a rank", "marker", every=0)
 @pytest.mark.parametrize("case", RESTRICTED)
 def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     model, args, shapes, condition, fix = RESTRICTED[case]
@@ -182,7 +182,7 @@ def test_a_remainder_that_is_not_defined_at_every_size() -> None:
     assert [guard.fails({"L['x'].size()[0]": size}) for size in (8, 9, 4)] == [False, True, False]
 
 
-@pytest.mark.quick("a rank", "nested", every=3)
+@pytest.mark.quick("a rank", "nested", every=0)
 @pytest.mark.parametrize("case", ["divisible", "two remainders", "limit", "one quotient", "nested", "a rank"])
 def test_the_fix_works_as_it_is_printed(case: str) -> None:
     model, args, shapes, _, _ = RESTRICTED[case]

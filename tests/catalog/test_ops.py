@@ -193,7 +193,7 @@ def _samples_of(name: str) -> list[Call]:
     return calls if name in LONG else calls + _empty_samples(name)
 
 
-@pytest.mark.quick("zeta", every=36)
+@pytest.mark.quick("zeta", every=0)
 @pytest.mark.parametrize("names", _groups(NAMES_IN_DATABASE), ids=_id)
 def test_samples(names: list[str], tmp_path: Path) -> None:
     calls = {name: _samples_of(name) for name in names}

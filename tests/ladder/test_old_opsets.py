@@ -54,7 +54,7 @@ CASES: dict[str, tuple[type[nn.Module], tuple[Any, ...], Any]] = {
 }
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.quick(every=0)
 @pytest.mark.parametrize(("name", "opset"), [("attention", 11), ("attention", 13), ("convolutions", 11)])
 def test_verified_today_and_in_the_oldest_engine(name: str, opset: int, tmp_path: Path, old_engine) -> None:  # noqa: F811
     torch.manual_seed(0)

@@ -235,7 +235,7 @@ def test_every_end_of_a_task_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "opbridge_tests::lost" in Path(report["page"]).read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_hang_ends_at_its_limit(tmp_path: Path) -> None:
     found = run_sweep([ZOO], tmp_path, patterns=["hangs"], timeout=20)
     (hang,) = found.rows

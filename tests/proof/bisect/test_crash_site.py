@@ -86,7 +86,7 @@ def test_memory_that_runs_out(tmp_path, monkeypatch):
     assert (crash.cause, crash.signal, crash.node) == ("out of memory", None, "sinh")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_hang(tmp_path, monkeypatch):
     crashing_engine.install(tmp_path / "engine", monkeypatch, "Sinh=hang")
     crash = crash_of(chain(tmp_path), limits=Limits(seconds=4))

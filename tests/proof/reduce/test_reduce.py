@@ -233,7 +233,7 @@ def test_a_wrong_mapping_of_an_operator_with_several_results(tmp_path: Path) -> 
     assert "aten::topk.default" in found.message
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_an_operator_that_nothing_maps(tmp_path: Path) -> None:
     found = opbridge.reduce(entry(tmp_path, "lost"), path=tmp_path / "out")
     assert (found.kind, found.nodes, found.operators) == ("export", 1, ("opbridge_tests::lost",))
