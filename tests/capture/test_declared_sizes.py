@@ -429,6 +429,7 @@ def padded_or_limited(x: torch.Tensor, k: int) -> torch.Tensor:
         pytest.param(limited_from_six, 3, (5, 6, 9), id="from six"),
         pytest.param(limited_if_even, 3, (2, 5, 8), id="if even"),
         pytest.param(padded_or_limited, 2, (0, 1, 5), id="zero"),
+        pytest.param(limited_from_six, -3, (-2, 5, 6), id="negative"),
     ],
 )
 def test_a_condition_on_an_input_that_is_an_int(model: Any, k: int, others: tuple[int, ...]) -> None:
@@ -437,6 +438,17 @@ def test_a_condition_on_an_input_that_is_an_int(model: Any, k: int, others: tupl
     x = 100 * torch.randn(10, 3)
     for other in others:
         torch.testing.assert_close(program(x, other), model(x, other))
+
+
+def test_a_condition_on_an_int_in_a_list() -> None:
+    def model(x: torch.Tensor, parts: dict[str, list[int]]) -> torch.Tensor:
+        return limited_from_six(x, parts["k"][1])
+
+    captured = capture(
+        model, (torch.rand(10, 3), {"k": [2, 3]}), dynamic_shapes={"x": None, "parts": {"k": [None, Dim.DYNAMIC]}}
+    )
+    x = 100 * torch.randn(10, 3)
+    torch.testing.assert_close(captured.program.module(check_guards=False)(x, {"k": [2, 7]}), 7 * x.clamp(-9, 9))
 
 
 def test_an_int_and_an_axis_of_one_name_are_varied_together() -> None:

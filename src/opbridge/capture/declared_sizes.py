@@ -104,6 +104,7 @@ def check_declared_sizes(
         if (expected := eager_results(module, *moved)) is None:
             continue
         asked = {guard.condition for guard in failing if not guard.is_asked_by_torch()}
+        # All numbers for each new condition, and where a second one may follow it; elsewhere they take turns.
         is_new = len(chosen) > 1 or not asked <= tried_with_all
         numbers = [] if not (asked and kinds) else kinds if is_new else [next(turns)]
         tried_with_all |= asked

@@ -173,7 +173,7 @@ def _dimensions(failure: Failure) -> list[tuple[str, int, tuple[int, int, str]]]
     """Each declared dimension: a description, its size in the example, and its declared minimum, maximum and name."""
     found = []
     for place in failure.places():
-        if isinstance(place.axis, int) and place.axis < place.value.dim():
+        if not place.is_number and isinstance(place.axis, int) and place.axis < place.value.dim():
             found.append((str(place), place.size, _limits(place.declaration)))
     return found
 

@@ -25,6 +25,8 @@ ERROR = InputError
 def explain(failure: Failure) -> Finding | None:
     """Recognized by dimensions that the inputs do not have, or by torch's own check of the structure."""
     for place in failure.places():
+        if place.is_number:
+            continue
         axis, rank = place.axis, place.value.dim()
         if not isinstance(axis, int) or not 0 <= axis < rank:
             shape = tuple(place.value.shape)

@@ -32,34 +32,39 @@ class Place:
     Attributes:
         path: The input, as in Python: ``"x"``, ``"boxes[0]"``, ``"batch['mask']"``.
         value: The example.
-        axis: The axis; None for an int.
+        axis: The axis, as the user wrote it; None for an int.
         declaration: Its entry in ``dynamic_shapes``: a name, a ``torch.export.Dim`` or a marker such as ``Dim.AUTO``.
     """
 
     path: str
     value: Any
-    axis: int | None
+    axis: Any
     declaration: Any
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is an int."""
+        return type(self.value) is int
 
     @property
     def size(self) -> int:
         """The size in the example, or the int."""
-        return int(self.value if self.axis is None else self.value.shape[self.axis])
+        return int(self.value if self.is_number else self.value.shape[self.axis])
 
     @property
     def source(self) -> str:
         """The size in torch's notation: ``L['x'].size()[0]``; ``L['n']`` for an int."""
         name, bracket, rest = self.path.partition("[")
-        axis = "" if self.axis is None else f".size()[{self.axis}]"
+        axis = "" if self.is_number else f".size()[{self.axis}]"
         return f"L[{name!r}]{bracket}{rest}{axis}"
 
     @property
     def expression(self) -> str:
         """The size in Python: ``x.shape[0]``; ``n`` for an int."""
-        return self.path if self.axis is None else f"{self.path}.shape[{self.axis}]"
+        return self.path if self.is_number else f"{self.path}.shape[{self.axis}]"
 
     def __str__(self) -> str:
-        return f"input {self.path}" if self.axis is None else f"dimension {self.axis} of {self.path}"
+        return f"input {self.path}" if self.is_number else f"dimension {self.axis} of {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +75,7 @@ class DynamicDimension:
         name: The user's name; for a dimension without a name, its place.
         places: Its places, each with the function that computes its size (``2*n`` of a derived dimension).
         size: The size in the example.
-        low: The smallest size; if no range was declared, 2, or 0 for an int.
+        low: The smallest size; if no range was declared, 2, or for an int 0, or that of the example if it is negative.
         high: The largest size; None for no limit.
     """
 
@@ -83,7 +88,7 @@ class DynamicDimension:
     @property
     def is_number(self) -> bool:
         """Whether it is an input that is an int."""
-        return any(place.axis is None for place, _ in self.places)
+        return any(place.is_number for place, _ in self.places)
 
     @property
     def lowest(self) -> int:
@@ -120,19 +125,24 @@ class DeclaredDimensions:
             sizes: The new sizes, by :attr:`Place.source`.
         """
         axes = self._axes(sizes)
-        numbers = {
-            place.path: sizes[place.source] for place in self.places if place.axis is None and place.source in sizes
-        }
+        numbers = {one.path: sizes[one.source] for one in self.places if one.is_number and one.source in sizes}
 
         def resize(tensor: torch.Tensor) -> torch.Tensor:
             for axis, size in axes.get(id(tensor), {}).items():
                 tensor = _at_size(tensor, axis, size)
             return tensor
 
-        args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, resize, example)
+        def changed(name: str | None, value: Any) -> Any:
+            def change(keys: Any, leaf: Any) -> Any:
+                if isinstance(leaf, torch.Tensor):
+                    return resize(leaf)
+                return numbers.get(f"{name}{torch.utils._pytree.keystr(keys)}", leaf) if type(leaf) is int else leaf
+
+            return torch.utils._pytree.tree_map_with_path(change, value)
+
+        args, kwargs = example
         named = itertools.zip_longest(self.names[: len(args)], args)
-        args = tuple(numbers.get(name, value) for name, value in named)
-        return args, {name: numbers.get(name, value) for name, value in kwargs.items()}
+        return tuple(changed(*one) for one in named), {name: changed(name, value) for name, value in kwargs.items()}
 
     @contextlib.contextmanager
     def stated_by(self, module: torch.nn.Module, example: Any) -> Iterator[None]:
@@ -155,12 +165,10 @@ class DeclaredDimensions:
 
     def _state(self, given: Mapping[int, torch.Tensor]) -> None:
         for dimension in self.dimensions:
-            if dimension.is_number:
-                continue
             sizes = [
                 (given[id(place.value)].shape[place.axis], derived)
                 for place, derived in dimension.places
-                if place.axis is not None
+                if not place.is_number
             ]
             root = next((size for size, derived in sizes if derived is _same), None)
             for size, derived in sizes if root is not None else ():
@@ -178,7 +186,7 @@ class DeclaredDimensions:
         """The new size of each axis, by the id of the tensor."""
         axes: dict[int, dict[int, int]] = {}
         for place in self.places:
-            if place.axis is not None and place.source in sizes:
+            if not place.is_number and place.source in sizes:
                 axes.setdefault(id(place.value), {})[place.axis] = sizes[place.source]
         return axes
 
@@ -213,6 +221,8 @@ def _walk(path: str, value: Any, declared: Any) -> Iterator[Place]:
         if isinstance(declared, (tuple, list)):
             pairs = enumerate(declared)
         yield from (Place(path, value, axis, entry) for axis, entry in pairs if entry is not None)
+    elif type(value) is int and declared is not None:
+        yield Place(path, value, None, declared)
     elif isinstance(value, Mapping) and isinstance(declared, Mapping):
         for key in value:
             yield from _walk(f"{path}[{key!r}]", value[key], declared.get(key))
@@ -249,15 +259,11 @@ def _fixed(path: str, value: Any, declared: Any, sources: Collection[str]) -> An
 
 def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> DeclaredDimensions:
     """The dimensions that ``dynamic_shapes`` declares, with the arguments of :func:`declared_places`."""
-    shapes = _by_name(arguments, dynamic_shapes)
     places = tuple(
         place
-        for place in declared_places(arguments, shapes)
-        if isinstance(place.axis, int) and 0 <= place.axis < place.value.dim()
+        for place in declared_places(arguments, dynamic_shapes)
+        if place.is_number or (isinstance(place.axis, int) and 0 <= place.axis < place.value.dim())
     )
-    if isinstance(shapes, Mapping):
-        ints = ((name, value, shapes.get(name)) for name, value in arguments.items() if type(value) is int)
-        places += tuple(Place(name, value, None, entry) for name, value, entry in ints if entry is not None)
     found: dict[str, list[Place]] = {}
     for place in places:
         name = _name(place.declaration) or (str(place) if _is_dynamic_marker(place.declaration) else None)
@@ -284,13 +290,14 @@ def _dimension(name: str, places: Sequence[Place]) -> DynamicDimension | None:
     """None if the sizes in the example contradict each other; torch.export then reports it."""
     functions = tuple((place, getattr(place.declaration, "fn", _same)) for place in places)
     actual = [(place.size, derived) for place, derived in functions]
-    sizes = range(max(size for size, _ in actual) + 1)
+    # An int may be negative.
+    sizes = itertools.chain((size for size, _ in actual), range(max(size for size, _ in actual) + 1))
     size = next((size for size in sizes if all(derived(size) == other for other, derived in actual)), None)
     if size is None:
         return None
     root = getattr(places[0].declaration, "root", places[0].declaration)
     low, high = getattr(root, "min", None), getattr(root, "max", None)
-    smallest = 0 if places[0].axis is None else SMALLEST
+    smallest = min(0, size) if all(place.is_number for place in places) else SMALLEST
     return DynamicDimension(name, functions, size, low or smallest, high if isinstance(high, int) else None)
 
 
