@@ -94,6 +94,10 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
     loaded, modules = len(sys.modules), _modules(packages)
     owners = [*modules, *_classes(module)]
     before = [(owner, dict(vars(owner))) for owner in owners]
+    calls = {}
+    for function in map(_function, (*_variables(modules), *_in_closures(module))):
+        if type(function) is _CACHED:
+            calls[function] = function.cache_info()
     try:
         yield
     finally:
@@ -107,8 +111,10 @@ def forgetting_results(module: torch.nn.Module) -> Iterator[None]:
                     delattr(owner, name)
         if len(sys.modules) != loaded:
             modules = _modules(packages)
-        for value in (*_variables(modules), *_in_closures(module)):
-            _forget(value)
+        for value in map(_function, (*_variables(modules), *_in_closures(module))):
+            # A large result takes long to search, so that functions which nobody has called are left out.
+            if type(value) is not _CACHED or calls.get(value) != value.cache_info():
+                _forget(value)
 
 
 def _modules(packages: frozenset[str]) -> list[Any]:
@@ -186,7 +192,6 @@ def _in_closures(module: torch.nn.Module) -> Iterator[Any]:
 
 def _forget(value: Any) -> None:
     """Remove the tensors of a capture from a cache: a function with a cache, a dict or a list."""
-    value = _function(value)
     if type(value) is _CACHED:
         if any(_is_fake(held) for held in _results(value)):
             value.cache_clear()
