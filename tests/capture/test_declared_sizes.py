@@ -615,3 +615,37 @@ def test_a_branch_that_differs_far_from_the_example(name: str, tmp_path: Path) -
     for shape in shapes:
         x = torch.randn(shape)
         torch.testing.assert_close(torch.from_numpy(run(x.numpy())[0]), model(x))
+
+
+_NATIVE = (28, 42)
+
+
+def _one_shape(height: int, width: int) -> bool:
+    return (height, width) == _NATIVE
+
+
+def _between(height: int, width: int) -> bool:
+    return max(height, width) > 50 and min(height, width) < 30
+
+
+def _two_shapes(height: int, width: int) -> bool:
+    return (height, width) in [(14, 28), _NATIVE]
+
+
+@pytest.mark.parametrize(
+    ("condition", "special"),
+    [
+        pytest.param(_grid, (518, 518), id="a grid"),
+        pytest.param(_one_shape, _NATIVE, id="one shape"),
+        pytest.param(_two_shapes, _NATIVE, id="two shapes"),
+        pytest.param(_between, (56, 28), id="extremes", marks=pytest.mark.slow),
+        pytest.param(lambda height, width: height > 300, (308, 28), id="a limit", marks=pytest.mark.slow),
+    ],
+)
+def test_a_branch_on_sizes_that_are_multiples_of_a_dimension(condition: Any, special: tuple[int, int]) -> None:
+    model, shapes = Branches(condition), {"x": {0: 14 * Dim("rows", max=60), 1: 14 * Dim("columns", max=60)}}
+    captured = capture(model, (torch.randn(70, 98),), dynamic_shapes=shapes)
+    program = captured.program.module(check_guards=False)
+    for shape in (special, (28, 56), (56, 42)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x))

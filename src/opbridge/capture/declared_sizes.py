@@ -16,9 +16,7 @@ may then be right for both.
 
 from __future__ import annotations
 
-import ast
 import itertools
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,8 +29,7 @@ from opbridge.errors import CaptureError
 from opbridge.findings import restricted_dimension
 from opbridge.torch_graph.declared import SMALLEST, DeclaredDimensions, DynamicDimension
 from opbridge.torch_graph.size_guards import SizeGuard
-from opbridge.torch_graph.sources import SourceLine, innermost
-from opbridge.torch_graph.statements import condition_at
+from opbridge.torch_graph.sources import innermost
 
 __all__ = ["at_least_two", "check_declared_sizes", "is_right_at_one"]
 
@@ -41,7 +38,6 @@ _MOST_SECONDS = 60.0
 _MOST_ELEMENTS = 2**22
 _MOST_TIMES_THE_EXAMPLE = 4
 _MOST_COMBINATIONS = 64
-_MOST_NUMBERS = 4
 _MULTIPLES = (2, 3, 4, 6, 8, 12)
 
 
@@ -174,13 +170,16 @@ def _together(
 
     Python asks the second part only where the first holds, so that no guard names it.
     """
-    lines = {innermost(guard.frames, libraries=True) for guard in guards if guard.is_inequality()}
-    numbers = sorted({number for line in lines for number in _numbers_of_condition(line)})
-    divisors = sorted({divisor for guard in guards if not guard.is_asked_by_torch() for divisor in guard.divisors()})
+    asked = [guard for guard in guards if not guard.is_asked_by_torch()]
+    divisors = sorted({divisor for guard in asked for divisor in guard.divisors()})
     sizes: list[list[int | None]] = []
     for one in dimensions:
         near = [size for divisor in divisors for size in (one.size + 1, divisor * (one.size // divisor + 1))]
-        sizes.append([None, *(size for size in dict.fromkeys([*numbers, *near]) if _may_have(one, size))])
+        named = []
+        for place, own in ((place, one.sizes_of(derived)) for place, derived in one.places):
+            compared = (size for guard in asked for size in guard.sizes_compared(place.size, own))
+            named += [one.lowest + own.index(size) for size in compared]
+        sizes.append([None, *(size for size in dict.fromkeys([*named, *near]) if _may_have(one, size))])
     for combination in itertools.islice(itertools.product(*sizes), _MOST_COMBINATIONS):
         chosen = [(one, size) for one, size in zip(dimensions, combination, strict=True) if size is not None]
         if len(chosen) > 1:
@@ -195,24 +194,17 @@ def _of_conditions(
     After ``a != b`` Python does not compare ``b`` with ``c``. For ``int(n / 2) > 200`` torch asks whether
     ``int(n / 2)`` is the number that it is in the example, and does not compare it with 200.
     """
-    of = {place.source: one for one in dimensions for place, derived in one.places if derived(7) == 7}
-    ranges = {source: (one.lowest, one.high) for source, one in of.items()}
+    of = {place.source: one for one in dimensions for place, _ in one.places}
+    ranges = {place.source: one.sizes_of(derived) for one in dimensions for place, derived in one.places}
     for guard in {guard.condition: guard for guard in guards if not guard.is_asked_by_torch()}.values():
-        line = innermost(guard.frames, libraries=True)
-        numbers = [int(number) for number in re.findall(r"\b\d+\b", line.text if line is not None else "")]
-        conditions = [guard, *guard.comparisons(numbers[:_MOST_NUMBERS])]
-        for sizes in itertools.chain.from_iterable(one.failing_sizes(base, ranges) for one in conditions):
-            yield list({id(of[source]): (of[source], size) for source, size in sizes.items()}.values())
+        for sizes in itertools.chain.from_iterable(
+            one.failing_sizes(base, ranges) for one in (guard, *guard.comparisons())
+        ):
+            chosen = {source: of[source].lowest + ranges[source].index(size) for source, size in sizes.items()}
+            yield list({id(of[source]): (of[source], size) for source, size in chosen.items()}.values())
         if len(guard.condition.free_symbols) > 1:
             for equal in sorted({one.size for one in dimensions}):
                 yield [(one, equal) for one in dimensions if _may_have(one, equal)]
-
-
-def _numbers_of_condition(source: SourceLine | None) -> set[int]:
-    """The whole numbers that the condition on a line names."""
-    condition = condition_at(source)
-    tree = ast.parse(condition.text, mode="eval") if condition is not None else ast.Tuple([], ast.Load())
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and type(node.value) is int}
 
 
 def _may_have(dimension: DynamicDimension, size: int) -> bool:
@@ -221,8 +213,15 @@ def _may_have(dimension: DynamicDimension, size: int) -> bool:
 
 def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Iterator[int]:
     base = dimension.size
-    limits = [limit for guard in guards for place, _ in dimension.places for limit in guard.limits(place.source)]
-    beyond = sorted({limit + step for limit in limits if limit is not None for step in (-1, 1)})
+    limits = [
+        (limit, dimension.sizes_of(derived))
+        for guard in guards
+        for place, derived in dimension.places
+        for limit in guard.limits(place.source)
+        if limit is not None
+    ]
+    before = {dimension.lowest + (limit - 1 - own.start) // own.step for limit, own in limits}
+    beyond = sorted(before | {dimension.lowest - (own.start - limit - 1) // own.step for limit, own in limits})
     whole = sorted({times * divisor for guard in guards for divisor in guard.divisors() for times in (1, 2)})
     near = [base + step for step in _STEPS] + [2 * base, 3 * base] + [base - step for step in _STEPS] + [base // 2]
     ends = [dimension.low, *([] if dimension.high is None else [dimension.high])]
@@ -251,10 +250,9 @@ def _failure(
     """
     guard = failing[0]
     names = {
-        place.source: place.expression if other.name == str(place) else other.name
+        place.source: other.name if other.name != str(place) and derived(7) == 7 else place.expression
         for other in dimensions
         for place, derived in other.places
-        if derived(7) == 7
     }
     finding = restricted_dimension.finding(dimension, size, guard, guard.text(names), dimensions, guards)
     lines = [line for one in reversed(failing) if (line := innermost(one.frames, libraries=True)) is not None]

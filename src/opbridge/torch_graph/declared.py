@@ -24,6 +24,9 @@ __all__ = [
 SMALLEST = 2
 """torch.export may treat the sizes 0 and 1 as constants, because shapes mean something else there."""
 
+_UNLIMITED = 2**31
+"""Where the sizes of a dimension without a limit end."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -94,6 +97,11 @@ class DynamicDimension:
     def lowest(self) -> int:
         """The smallest size that is tried."""
         return self.low if self.is_number or self.low == 1 else max(SMALLEST, self.low)
+
+    def sizes_of(self, derived: Callable[[int], int]) -> range:
+        """The sizes of a place, from that of :attr:`lowest` on."""
+        first, second = derived(self.lowest), derived(self.lowest + 1)
+        return range(first, _UNLIMITED if self.high is None else derived(self.high) + 1, second - first)
 
     def sizes_at(self, size: int) -> dict[str, int]:
         """The size of each place, by its :attr:`Place.source`, if the dimension has this size."""

@@ -52,7 +52,7 @@ from opbridge.torch_graph.mutations import without_overlap_checks
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
 from opbridge.torch_graph.size_conditions import deciding_conditions
-from opbridge.torch_graph.size_guards import SizeGuard, current_path, dimensions_of
+from opbridge.torch_graph.size_guards import SizeGuard, current_path, dimensions_of, guard_at
 from opbridge.torch_graph.sources import FixedSize, frames_of_stack
 from opbridge.torch_graph.targets import target_key
 
@@ -336,7 +336,7 @@ def noting_sizes(fixed: list[FixedSize], guards: list[SizeGuard]) -> Iterator[No
         if prefix == "eval":  # Other prefixes: guards that torch drops, and checks at run time.
             free = condition.free_symbols.union(*(one.free_symbols for one in current_path()))
             symbols = {symbol: dimensions_of(env, symbol) for symbol in free}
-            guards.append(SizeGuard(condition, symbols, frames_of_stack(), current_path()))
+            guards.append(guard_at(condition, symbols))
 
     ShapeEnv._set_replacement = noting_replace  # type: ignore[method-assign, assignment]
     ShapeEnv._log_guard = noting_log  # type: ignore[method-assign, assignment]

@@ -10,6 +10,7 @@ import itertools
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,19 @@ import sympy  # type: ignore[import-untyped]
 from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
-from opbridge.torch_graph.sources import SourceLine, innermost
+from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost, variable_at
+from opbridge.torch_graph.statements import numbers_compared
 
-__all__ = ["SizeGuard", "current_path", "dimensions_of", "forget_results", "range_around", "step_around", "under"]
+__all__ = [
+    "SizeGuard",
+    "current_path",
+    "dimensions_of",
+    "forget_results",
+    "guard_at",
+    "range_around",
+    "step_around",
+    "under",
+]
 
 _path: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("path", default=())
 
@@ -56,6 +67,9 @@ def forget_results(env: Any) -> None:
     env._inner_evaluate_expr.cache_clear()
 
 
+_CONVERTED = str(Path(__file__).parents[1] / "capture" / "control_flow")
+"""What runs in the place of Python's operators in converted functions."""
+
 _OPERATORS = {"FloorDiv": "//", "CleanDiv": "//", "IntTrueDiv": "/", "FloatTrueDiv": "/", "Mod": "%", "PythonMod": "%"}
 _FUNCTIONS = {"TruncToInt": "int", "ToFloat": "float", "CeilToInt": "math.ceil", "FloorToInt": "math.floor"}
 
@@ -69,12 +83,14 @@ class SizeGuard:
         symbols: The dimensions of each symbol, in torch's notation: ``L['x'].size()[0]``.
         frames: The stack of executing lines, outermost first.
         path: The conditions under which the program evaluates it: those of the branches that it is in.
+        numbers: The ints that the Python comparison on its line names, also for other dimensions.
     """
 
     condition: Any
     symbols: Mapping[Any, tuple[str, ...]]
     frames: tuple[SourceLine, ...]
     path: tuple[Any, ...] = ()
+    numbers: tuple[int, ...] = ()
 
     def fails(self, sizes: Mapping[str, int]) -> bool:
         """Whether the condition is false at these sizes, by dimension.
@@ -90,14 +106,12 @@ class SizeGuard:
         except (AssertionError, ZeroDivisionError):
             return False
 
-    def failing_sizes(
-        self, base: Mapping[str, int], ranges: Mapping[str, tuple[int, int | None]]
-    ) -> Iterator[dict[str, int]]:
+    def failing_sizes(self, base: Mapping[str, int], ranges: Mapping[str, range]) -> Iterator[dict[str, int]]:
         """Sizes of one dimension, or of two, at which the condition is false: near the base, far away, and equal.
 
         Args:
             base: The sizes of the example by dimension, which the other dimensions have.
-            ranges: The smallest and the largest size of each dimension that may vary.
+            ranges: The sizes of each dimension that may vary.
         """
         places = [(symbol, source) for symbol, sources in self.symbols.items() for source in sources]
         known = {symbol: base[source] for symbol, source in places if source in base}
@@ -107,23 +121,45 @@ class SizeGuard:
             return
         own = [one for one in arguments if one in varying]
         for chosen in itertools.combinations(own, min(2, len(own))):
-            spans = [_around(known[one], *ranges[varying[one]], _MOST_TRIED[len(chosen)]) for one in chosen]
+            spans = [_around(known[one], ranges[varying[one]], _MOST_TRIED[len(chosen)]) for one in chosen]
             sizes = dict(zip(chosen, np.meshgrid(*spans, indexing="ij"), strict=True))
             for times, wanted in _wanted(self._fails({**known, **sizes}), list(sizes.values())):
                 distance = sum(abs(tried - times * known[one]) for one, tried in sizes.items())
                 at = np.unravel_index(np.argmin(np.where(wanted, distance, np.iinfo(np.int64).max)), wanted.shape)
                 yield {varying[one]: int(tried[at]) for one, tried in sizes.items()}
 
-    def comparisons(self, numbers: Sequence[int]) -> Iterator[SizeGuard]:
+    def comparisons(self) -> Iterator[SizeGuard]:
         """If the condition fixes a number, those that it is not another one, and is on the same side of that one."""
         if not isinstance(self.condition, sympy.Eq) or not any(side.is_Integer for side in self.condition.args):
             return
         computed, fixed = sorted(self.condition.args, key=lambda side: bool(side.is_Integer))
-        for number in numbers:
+        for number in self.numbers[:_MOST_NUMBERS]:
             if number != fixed:
                 side = sympy.Lt if fixed < number else sympy.Gt
                 for condition in (side(computed, number), side(computed, number + (1 if fixed < number else -1))):
                     yield dataclasses.replace(self, condition=condition)
+
+    def sizes_compared(self, base: int, sizes: range) -> Iterator[int]:
+        """Sizes of any dimension that may be on the other side of a comparison like this one.
+
+        These are the numbers on its line, or those next to them, and sizes at which what it compares is one of them:
+        ``n // 16 == 14`` for 14, at 224.
+
+        Args:
+            base: The size in the example.
+            sizes: Its sizes.
+        """
+        is_single = isinstance(self.condition, (sympy.Eq, sympy.Ne))
+        numbers = [number + step for number in self.numbers[:_MOST_NUMBERS] for step in ([0] if is_single else [-1, 1])]
+        yield from (number for number in numbers if number in sizes)
+        if len(self.condition.free_symbols) != 1 or not any(side.is_Integer for side in self.condition.args):
+            return
+        compared, own = sorted(self.condition.args, key=lambda side: bool(side.is_Integer))
+        tried = _around(base, sizes, _MOST_TRIED[1])
+        for number in dict.fromkeys([int(own), *numbers]):
+            differs = dataclasses.replace(self, condition=sympy.Ne(compared, number))
+            at = np.flatnonzero(differs._fails(dict.fromkeys(self.condition.free_symbols, tried)))
+            yield from tried[at[:1]].tolist()
 
     def _fails(self, values: Mapping[Any, Any]) -> np.ndarray:
         """Whether the condition is false, for arrays of sizes; nowhere if it can't be computed for these."""
@@ -169,8 +205,9 @@ class SizeGuard:
     def is_asked_by_torch(self) -> bool:
         """Whether an operator of torch asks it, and not a Python condition or conversion of the model."""
         line = innermost(self.frames, libraries=True)
-        inside = self.frames[self.frames.index(line) + 1 :] if line is not None else ()
-        return bool(inside) and not inside[0].function.startswith("Sym")
+        below = self.frames[self.frames.index(line) + 1 :] if line is not None else ()
+        inside = next((frame.function for frame in below if not frame.file.startswith(_CONVERTED)), None)
+        return inside is not None and not inside.startswith("Sym")
 
     def is_equality_of_dimensions(self) -> bool:
         """Whether the condition is that two dimensions are equal."""
@@ -183,8 +220,20 @@ class SizeGuard:
         return str(_Python().doprint(self.condition.xreplace(named)))
 
 
+_MOST_NUMBERS = 4
+"""The number of ints that a condition is compared with."""
+
 _MOST_TRIED = {1: 2**15, 2: 2**10}
 """The number of the smallest sizes of a dimension that are tried, for a condition on one and on more."""
+
+
+def guard_at(condition: Any, symbols: Mapping[Any, tuple[str, ...]]) -> SizeGuard:
+    """A condition that the executing line assumes."""
+    guard = SizeGuard(condition, symbols, frames_of_stack(), current_path())
+    line = innermost(guard.frames, libraries=True)
+    if line is None or guard.is_asked_by_torch():
+        return guard
+    return dataclasses.replace(guard, numbers=numbers_compared(line, functools.partial(variable_at, line)))
 
 
 def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
@@ -195,10 +244,10 @@ def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[in
     yield from ((times, wanted) for times, wanted in kinds if wanted.any())
 
 
-def _around(base: int, low: int, high: int | None, most: int) -> np.ndarray:
-    """The smallest sizes, and those next to ``base``."""
-    sizes = np.union1d(np.arange(low, low + most), np.arange(max(low, base - most // 8), base + most // 8))
-    return sizes if high is None else sizes[sizes <= high]
+def _around(base: int, sizes: range, most: int) -> np.ndarray:
+    """The smallest of the sizes, and those next to ``base``."""
+    at = sizes.index(base) if base in sizes else 0
+    return np.union1d(sizes[:most], sizes[max(0, at - most // 8) : at + most // 8])
 
 
 def _holds(condition: Any, values: Mapping[Any, int]) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "source_of_stack",
     "source_of_stack_trace",
     "source_of_traceback",
+    "variable_at",
 ]
 
 _LIBRARIES = ("torchvision", "torchaudio", "transformers", "timm", "onnxscript", "onnx_ir", "onnx", "numpy")
@@ -239,6 +240,14 @@ def frames_of_stack() -> tuple[SourceLine, ...]:
         frames.append(_line_of(frame, frame.f_lineno))
         frame = frame.f_back
     return tuple(_below_the_export(frames[::-1]))
+
+
+def variable_at(line: SourceLine, name: str) -> Any:
+    """The value of a variable in the executing frame at this line; None if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _line_of(frame, frame.f_lineno) != line:
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals.get(name, frame.f_globals.get(name))
 
 
 def source_of_stack() -> SourceLine | None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import inspect
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["Condition", "called_name", "condition_at", "enclosing_function", "parsed_file", "tested_at"]
+__all__ = [
+    "Condition",
+    "called_name",
+    "condition_at",
+    "enclosing_function",
+    "numbers_compared",
+    "parsed_file",
+    "tested_at",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +114,33 @@ def _condition_at(source: SourceLine | None) -> tuple[str, ast.expr | None]:
             for found in _conditions(node, source.line):
                 return found
     return "", None
+
+
+def numbers_compared(source: SourceLine, value_of: Callable[[str], Any]) -> tuple[int, ...]:
+    """The ints in the comparisons on this line: written there, or values of names and attributes such as ``self.size``.
+
+    Args:
+        source: The line.
+        value_of: The value of a variable there; None if it has none.
+    """
+    tree = _parsed(source.file)
+    compared = (
+        [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and _spans(node, source.line)] if tree else []
+    )
+    values = (_value(part, value_of) for node in compared for part in ast.walk(node))
+    found = (one for value in values for one in (value if type(value) in (tuple, list) else [value]))
+    return tuple(dict.fromkeys(one for one in found if type(one) is int))
+
+
+def _value(expression: ast.AST, value_of: Callable[[str], Any]) -> Any:
+    """The value of a constant, a variable or an attribute, without running code; None for another expression."""
+    if isinstance(expression, ast.Constant):
+        return expression.value
+    if isinstance(expression, ast.Name):
+        return value_of(expression.id)
+    if isinstance(expression, ast.Attribute):
+        return inspect.getattr_static(_value(expression.value, value_of), expression.attr, None)
+    return None
 
 
 def _reads_size(expression: ast.expr) -> bool:

@@ -254,6 +254,11 @@ def _is_on_sizes(failure: CaptureFailure) -> bool:
     return failure.finding.code in _OF_SIZES and any(_keyword(line) not in _NUMBERS for line in failure.lines)
 
 
+def _compares_several(node: ast.Compare) -> bool:
+    """Whether Python may decide comparisons one by one, as in ``a < b < c``, ``(a, b) == (c, d)`` and ``a in b``."""
+    return len(node.ops) > 1 or isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn))
+
+
 def _keyword(line: SourceLine) -> str:
     """What needs a number on a line; empty if nothing does.
 
@@ -266,7 +271,7 @@ def _keyword(line: SourceLine) -> str:
     keyword = ""
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and node.lineno <= line.line <= (node.end_lineno or node.lineno):
-            if isinstance(node, ast.BoolOp):
+            if isinstance(node, ast.BoolOp) or (isinstance(node, ast.Compare) and _compares_several(node)):
                 return "and"
             if repeats_list(node):
                 return "*"

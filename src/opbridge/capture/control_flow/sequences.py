@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow.conditions import as_tensor, condition, is_dynamic, opposite
+from opbridge.capture.control_flow.conditions import as_tensor, condition, equality, is_dynamic, opposite
 from opbridge.capture.control_flow.rows import (
     Rows,
     Unassigned,
@@ -355,8 +355,11 @@ _OF_PARTS: dict[str, Callable[..., Any]] = {
 
 def contains(item: Any, container: Any) -> Any:
     """``item in container``."""
-    if isinstance(container, (list, tuple, set, frozenset)) and (is_dynamic(item) or any(map(is_dynamic, container))):
-        return _any(item == element for element in container)
+    if not isinstance(container, (list, tuple, set, frozenset)):
+        return item in container
+    compared = [part for one in (item, *container) for part in (one if isinstance(one, (list, tuple)) else [one])]
+    if any(isinstance(part, (torch.SymInt, torch.SymFloat)) or is_dynamic(part) for part in compared):
+        return _any(equality(item, element, negated=False) for element in container)
     return item in container
 
 
