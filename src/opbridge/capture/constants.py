@@ -3,7 +3,7 @@
 Parameters and buffers are constants of the ONNX model, and so is what ``forward`` computes from them and from Python's
 numbers alone. A read of such a tensor (``if self.ready:``, ``torch.arange(4).tolist()``) is answered from copies, which
 are computed beside the captured program. So is one that torch itself makes, of a tensor that stands for a size
-(``F.pad(x, (0, self.padding))``).
+(``F.pad(x, (0, self.padding))``). A tensor may also contain sizes of the inputs (``torch.tensor(x.shape[2:])``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from opbridge.capture.size_tensors import Elements, computed_elements, elements_read
 from opbridge.errors import CaptureError
 from opbridge.findings.buffer_mutation import mutated_buffers
 from opbridge.torch_graph.internals import is_fake
@@ -77,6 +79,21 @@ def known_value(tensor: Tensor) -> Tensor | None:
 
 
 @dataclasses.dataclass
+class _Sizes:
+    """A tensor of the capture whose elements are known as numbers of the graph, until it is written into.
+
+    Attributes:
+        tensor: The tensor.
+        elements: The numbers.
+        version: How often the tensor had been written into.
+    """
+
+    tensor: Tensor
+    elements: Elements
+    version: int
+
+
+@dataclasses.dataclass
 class _Known:
     """A tensor of the capture whose contents are known.
 
@@ -108,12 +125,13 @@ class Constants(TorchFunctionMode):
         self._contents: dict[str, Tensor] = {}
         self._read: set[str] = set()
         self._known: dict[int, _Known | None] = {}
+        self._sizes: dict[int, _Sizes] = {}
         self._first: Any = None
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
         """Answer reads inside the block."""
-        self._known, self._first = {}, None
+        self._known, self._sizes, self._first = {}, {}, None
         self._contents = {
             name: _copy(tensor)
             for name, tensor in (*self._module.named_parameters(), *self._module.named_buffers())
@@ -126,7 +144,7 @@ class Constants(TorchFunctionMode):
                 yield
         finally:
             _active.reset(token)
-            self._known = {}
+            self._known, self._sizes = {}, {}
 
     def are_constant_in(self, program: torch.export.ExportedProgram) -> bool:
         """Whether the program changes none of the buffers that were read."""
@@ -160,9 +178,14 @@ class Constants(TorchFunctionMode):
         if is_constant and given and func in _ANSWERED:
             self._read |= names
             return _copied(func, args, kwargs, known)
+        if given and func in (Tensor.item, Tensor.tolist) and (own := self._elements(given[0])) is not None:
+            read = elements_read(func, own, given[0])
+            if read is not None:
+                return read
         if func in _SIZES:
             args, kwargs = self._with_numbers(_SIZES[func], args, kwargs, known)
         result = func(*args, **kwargs)
+        self._note_sizes(func, args, kwargs, result)
         if is_constant and _is_tensors(result):
             with contextlib.suppress(Exception):  # What can't be computed beside the capture is not known.
                 copies = pytree.tree_leaves(_copied(func, args, kwargs, known))
@@ -170,13 +193,31 @@ class Constants(TorchFunctionMode):
                     self._note(tensor, copy if given else _copy(copy), names)
         return result
 
+    def _elements(self, tensor: Tensor) -> Elements | None:
+        """The elements of a tensor of sizes; None if they are not known."""
+        own = self._sizes.get(id(tensor))
+        if own is not None:
+            return own.elements if own.version == _version(tensor) else None
+        known = self.known(tensor)
+        is_used = known is not None and not known.names and not known.copy.is_floating_point()
+        return np.asarray(known.copy.tolist(), object) if known is not None and is_used else None
+
+    def _note_sizes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        for tensor, elements in computed_elements(func, args, kwargs, result, self._elements):
+            if any(isinstance(number, torch.SymInt) for number in elements.flat):
+                self._sizes[id(tensor)] = _Sizes(tensor, elements, _version(tensor))
+
     def _with_numbers(
         self, first: int, args: tuple[Any, ...], kwargs: dict[str, Any], known: Mapping[int, _Known]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call; from the position ``first``, constants of rank 0 are numbers."""
 
         def number(leaf: Any) -> Any:
-            one = known.get(id(leaf)) if isinstance(leaf, Tensor) and not leaf.dim() else None
+            if not isinstance(leaf, Tensor) or leaf.dim():
+                return leaf
+            if id(leaf) in self._sizes and (elements := self._elements(leaf)) is not None:
+                return elements.flat[0]
+            one = known.get(id(leaf))
             if one is None or one.copy.is_floating_point() or one.copy.is_complex():
                 return leaf
             self._read |= one.names
