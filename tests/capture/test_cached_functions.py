@@ -142,6 +142,18 @@ def test_a_dict_has_the_keys_that_it_had() -> None:
         assert not [key for key in shared if not isinstance(key, int)]
 
 
+def test_an_error_of_the_model_itself_is_reported_before_a_size_as_a_key() -> None:
+    tables: dict[int, torch.Tensor] = {}
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] not in tables:
+            tables[x.shape[0]] = torch.arange(x.shape[0])
+        return x.view(-1, 5) + tables[x.shape[0]]
+
+    with pytest.raises(CaptureError, match="fails on its example inputs in PyTorch itself"):
+        capture(model, (torch.rand(4, 3),), dynamic_shapes={"x": {0: "n"}})
+
+
 @pytest.mark.parametrize("make", [Tables, InheritedTables, table_in_closure, InGlobals, dict_in_closure])
 def test_no_cache_keeps_a_tensor_without_data(make: Any) -> None:
     model = make()

@@ -11,7 +11,7 @@ from opbridge.capture.constants import UnknownContentsError
 from opbridge.capture.control_flow.conversion import OF_DATA, Conversions
 from opbridge.capture.export import Example
 from opbridge.capture.failures import CaptureFailure
-from opbridge.findings import capture_failed
+from opbridge.findings import capture_failed, model_fails
 from opbridge.torch_graph.cached_functions import hashed_size
 from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out
@@ -78,6 +78,8 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
             changes.known = True
             continue
         except CaptureFailure as failure:
+            if failure.finding.code == model_fails.CODE and changes.example is None:
+                raise
             lines = [*failure.lines, *lines_of_error(failure.__cause__)]
             files = {line.file for line in lines if converts(line)} - changes.files
             checks = lines_to_leave_out(failure.__cause__, failure.lines) - changes.checks
