@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 
+from roundtrip import travel  # noqa: E402
+
 import opbridge  # noqa: E402
 
 pytestmark = pytest.mark.newest
@@ -71,3 +73,26 @@ def test_other_axes_may_be_dynamic(tmp_path: Path) -> None:
 
 def test_a_dynamic_length_stays(tmp_path: Path) -> None:
     assert "DFT" in node_types(torch.fft.rfft, (3, 64), tmp_path, dynamic_shapes=({1: "length"},))
+
+
+OF_A_LENGTH: dict[str, Callable[..., Any]] = {
+    "hfft": lambda x, n: torch.fft.hfft(torch.complex(x, 1 - x), n=n),
+    "irfft2": lambda x, n: torch.fft.irfft2(torch.fft.rfft2(x), s=(n, n)),
+    "irfft": lambda x, n: torch.fft.irfft(torch.fft.rfft(x, dim=0), n, 0, norm="ortho"),
+    "rfftn": lambda x, n: torch.fft.rfftn(x, s=(-1, n)).real,
+    "ifft2": lambda x, n: torch.fft.ifft2(x, s=(n, 6), dim=(1, 0)).imag,
+}
+
+
+@pytest.mark.quick("hfft", "irfft2", every=1)
+@pytest.mark.parametrize("name", OF_A_LENGTH)
+def test_a_length_that_sizes_determine(name: str) -> None:
+    """In the example, the input has the length already, or is longer."""
+
+    def model(x: Any) -> Any:
+        return OF_A_LENGTH[name](x, 1 + max(x.shape))
+
+    axes = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    trip = travel(model, (torch.rand(8, 10),), dynamic_shapes=(axes,))
+    for sizes in ((12, 9), (16, 5), (4, 21)):
+        trip.check(torch.rand(sizes), rtol=1e-4, atol=1e-4)

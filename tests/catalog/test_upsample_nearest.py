@@ -109,6 +109,12 @@ def test_a_known_power_of_two_is_a_resize_alone() -> None:
     trip.check(ramp(1, 1, 3, 10), rtol=0, atol=0)
 
 
+def test_one_size_for_two_axes() -> None:
+    axes = {2: DYNAMIC, 3: DYNAMIC}
+    trip = travel(lambda x: interpolate(x, (sum(x.shape[2:]),) * 2), (ramp(1, 1, 6, 7),), dynamic_shapes=(axes,))
+    trip.check(ramp(1, 1, 2, 5), rtol=0, atol=0)
+
+
 @pytest.mark.slow
 def test_one_dynamic_size() -> None:
     trip = travel(lambda x: interpolate(x, (42, x.shape[0])), (ramp(5, 1, 21, 9),), dynamic_shapes=({0: DYNAMIC},))

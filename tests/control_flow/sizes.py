@@ -396,3 +396,13 @@ def system_for_all_sizes_but_one(x):
     if is_minimal:
         return x.sum(1)
     return torch.linalg.solve(x + torch.eye(5), torch.ones(x.shape[0], x.shape[1]))
+
+
+@program("If", cases=IMAGES, dynamic=IMAGE)
+def fails_where_it_is_empty(x):
+    x = x.flip(2) if x.shape[2] > x.shape[3] else x * 2
+    side = 1 + int(9 * max(x.shape[2:]) / min(x.shape[2:]))
+    x = torch.nn.functional.interpolate(x, (side, side))
+    if x.numel() == 0:
+        return x.reshape(x.shape[0], 2, 9, 9)
+    return x[..., :9, :9]

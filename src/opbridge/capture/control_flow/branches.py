@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition, opposite
@@ -42,7 +43,13 @@ def if_(test: Any, body: Action, orelse: Action, state: State, site: Site) -> No
     if isinstance(truth, bool):
         (body if truth else orelse)()
         return
-    _branch(truth, body, orelse, state, site)
+    try:
+        _branch(truth, body, orelse, state, site)
+    except RuntimeError:
+        # PyTorch fails in one branch. If the condition is on sizes, the program is checked at others later.
+        if not isinstance(truth, torch.SymBool) or free_unbacked_symbols(truth):
+            raise
+        (body if truth else orelse)()
 
 
 @dataclasses.dataclass(frozen=True)

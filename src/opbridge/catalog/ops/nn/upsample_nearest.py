@@ -55,10 +55,12 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
         return _selected_by_size(input, output_size or (), 0.0)
     truth = _same_positions([axis for axis, is_same in zip(axes, same, strict=True) if not is_same], dtype)
     wanted = list(output_size or ())
+    # torch takes no size twice.
+    dynamic_sizes = {size.node.expr: size for size in wanted if not isinstance(size, int)}
 
     def sizes(dynamic: Sequence[Any]) -> list[Any]:
-        left = iter(dynamic)
-        return [size if isinstance(size, int) else next(left) for size in wanted]
+        given = dict(zip(dynamic_sizes, dynamic, strict=True))
+        return [size if isinstance(size, int) else given[size.node.expr] for size in wanted]
 
     # torch can't name the inputs of a branch if a number is among them, and torch 2.13 can't compare the strides of two
     # branches if a size may be 0.
@@ -66,7 +68,7 @@ def upsample_nearest(input: Tensor, output_size: Sequence[Any] | None, scale_fac
         truth,
         lambda images, *dynamic: (_RESIZE[images.dim()](images, sizes(dynamic)).flatten(),),
         lambda images, *dynamic: (_selected_by_size(images, sizes(dynamic), 0.0).flatten(),),
-        (input, *(size for size in wanted if not isinstance(size, int))),
+        (input, *dynamic_sizes.values()),
     )
     return results[0].reshape([*input.shape[:2], *wanted])  # type: ignore[no-any-return]
 
