@@ -649,3 +649,12 @@ def test_a_branch_on_sizes_that_are_multiples_of_a_dimension(condition: Any, spe
     for shape in (special, (28, 56), (56, 42)):
         x = torch.randn(shape)
         torch.testing.assert_close(program(x), model(x))
+
+
+def test_sizes_that_torch_makes_equal_at_the_example_stay_apart() -> None:
+    """For heads of one size, torch takes an implementation of attention for which those of the values are equal too."""
+    q, k, v = (torch.rand(2, 3, length, 8) for length in (5, 7, 7))
+    shapes = tuple(dict.fromkeys(range(4), Dim.DYNAMIC) for _ in range(3))
+    program = capture(torch.nn.functional.scaled_dot_product_attention, (q, k, v), dynamic_shapes=shapes).program
+    head, _, other = (node.meta["val"].shape[3] for node in program.graph.find_nodes(op="placeholder"))
+    assert head.node.expr != other.node.expr

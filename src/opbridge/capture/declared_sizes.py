@@ -104,9 +104,10 @@ def check_declared_sizes(
         is_new = len(chosen) > 1 or not asked <= tried_with_all
         numbers = [] if not (asked and kinds) else kinds if is_new else [next(turns)]
         tried_with_all |= asked
-        if runnable is None or not is_right(module, runnable, example, moved, expected, numbers):
+        replaced = any(guard.replaces_a_size() for guard in failing)  # The model's inputs would have one size.
+        if runnable is None or replaced or not is_right(module, runnable, example, moved, expected, numbers):
             other = moved if any(guard.names_special_sizes() for guard in failing) else None
-            if all(guard.is_asked_by_torch() for guard in failing):
+            if not replaced and all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
             raise _failure(*chosen[0], failing, declared.dimensions, guards, other)
 

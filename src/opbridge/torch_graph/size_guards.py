@@ -209,6 +209,11 @@ class SizeGuard:
         inside = next((frame.function for frame in below if not frame.file.startswith(_CONVERTED)), None)
         return inside is not None and not inside.startswith("Sym")
 
+    def replaces_a_size(self) -> bool:
+        """Whether torch writes one size as another from now on, as after ``n == m`` and ``n == 2 * m``."""
+        is_equation = isinstance(self.condition, sympy.Eq) and not self.path
+        return is_equation and any(side.is_Symbol for side in self.condition.args) and len(self.symbols) > 1
+
     def is_equality_of_dimensions(self) -> bool:
         """Whether the condition is that two dimensions are equal."""
         return isinstance(self.condition, sympy.Eq) and set(self.condition.args) == set(self.symbols)

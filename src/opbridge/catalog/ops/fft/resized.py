@@ -57,6 +57,8 @@ def _of_dims(name: str, default: Sequence[int] | None) -> Callable[..., Any]:
         if s is None or options:
             return NotImplemented
         dims = range(-len(s), 0) if dim is None else [dim] if isinstance(dim, int) else dim
+        if len(dims) != len(s):
+            return NotImplemented
         return original(_resized(input, dims, s, name in _TO_REAL), s, dim, norm)
 
     return _described(transform, name, f"int[]? s=None, int[]? dim={default}")
