@@ -16,11 +16,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from opbridge.errors import described_error
 from opbridge.findings import modules
 from opbridge.findings.base import Failure, Finding
+
+_PACKAGE = Path(__file__).parents[1]
 
 CODE = "model-fails"
 ORDER = 1
@@ -37,6 +40,8 @@ def explain(failure: Failure) -> Finding | None:
         with _unchanged(failure.model):
             failure.model(*_copied(failure.args), **_copied(dict(failure.kwargs)))
     except Exception as error:
+        if _is_raised_by_a_conversion(error):
+            return None
         eager = dataclasses.replace(failure, error=error)
         explained = _explained(eager)
         return explained or eager.finding(
@@ -46,6 +51,15 @@ def explain(failure: Failure) -> Finding | None:
             "make model(*args, **kwargs) run first: correct the example inputs (number, shape, dtype) or that line.",
         )
     return None
+
+
+def _is_raised_by_a_conversion(error: Exception) -> bool:
+    """Whether what a capture puts in the place of Python's control flow raised the error."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    file = traceback.tb_frame.f_code.co_filename if traceback is not None else ""
+    return file.startswith(tuple(str(_PACKAGE / folder) for folder in ("capture/control_flow", "torch_graph")))
 
 
 def _explained(eager: Failure) -> Finding | None:
