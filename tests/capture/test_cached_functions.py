@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import nn
 
+import opbridge
 from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError
 
@@ -152,6 +154,20 @@ def test_an_error_of_the_model_itself_is_reported_before_a_size_as_a_key() -> No
 
     with pytest.raises(CaptureError, match="fails on its example inputs in PyTorch itself"):
         capture(model, (torch.rand(4, 3),), dynamic_shapes={"x": {0: "n"}})
+
+
+def test_an_error_of_converted_code_is_no_error_of_the_model() -> None:
+    file = Path(opbridge.__file__).parent / "capture" / "control_flow" / "flow.py"
+    names: dict[str, Any] = {}
+    exec(compile("def fail(): raise AttributeError('no tracer')", str(file), "exec"), names)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            raise TypeError("in a capture")
+        return names["fail"]()
+
+    with pytest.raises(CaptureError, match=r"can't capture.*in a capture"):
+        capture(model, (torch.rand(4, 3),))
 
 
 @pytest.mark.parametrize("make", [Tables, InheritedTables, table_in_closure, InGlobals, dict_in_closure])

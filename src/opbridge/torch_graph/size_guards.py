@@ -133,7 +133,7 @@ class SizeGuard:
         if not isinstance(self.condition, sympy.Eq) or not any(side.is_Integer for side in self.condition.args):
             return
         computed, fixed = sorted(self.condition.args, key=lambda side: bool(side.is_Integer))
-        for number in self.numbers[:_MOST_NUMBERS]:
+        for number in self.numbers:
             if number != fixed:
                 side = sympy.Lt if fixed < number else sympy.Gt
                 for condition in (side(computed, number), side(computed, number + (1 if fixed < number else -1))):
@@ -150,7 +150,7 @@ class SizeGuard:
             sizes: Its sizes.
         """
         is_single = isinstance(self.condition, (sympy.Eq, sympy.Ne))
-        numbers = [number + step for number in self.numbers[:_MOST_NUMBERS] for step in ([0] if is_single else [-1, 1])]
+        numbers = [number + step for number in self.numbers for step in ([0] if is_single else [-1, 1])]
         yield from (number for number in numbers if number in sizes)
         if len(self.condition.free_symbols) != 1 or not any(side.is_Integer for side in self.condition.args):
             return
@@ -226,7 +226,7 @@ class SizeGuard:
 
 
 _MOST_NUMBERS = 4
-"""The number of ints that a condition is compared with."""
+"""The number of ints on the line of a condition that are tried."""
 
 _MOST_TRIED = {1: 2**15, 2: 2**10}
 """The number of the smallest sizes of a dimension that are tried, for a condition on one and on more."""
@@ -238,7 +238,8 @@ def guard_at(condition: Any, symbols: Mapping[Any, tuple[str, ...]]) -> SizeGuar
     line = innermost(guard.frames, libraries=True)
     if line is None or guard.is_asked_by_torch():
         return guard
-    return dataclasses.replace(guard, numbers=numbers_compared(line, functools.partial(variable_at, line)))
+    numbers = numbers_compared(line, functools.partial(variable_at, line))
+    return dataclasses.replace(guard, numbers=numbers[:_MOST_NUMBERS])
 
 
 def _wanted(fails: np.ndarray, sizes: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
