@@ -35,26 +35,33 @@ class Case:
     make: Make
 
 
+_BOOLEAN = "takes part where a tensor is boolean only"
 _DYNAMIC = "takes part where a size is dynamic only"
 _EMPTY = "takes part where a tensor is empty only"
 _RANK_0 = "takes part at rank 0 only"
 
 NOT_TIMED: Mapping[str, str] = {
+    "aten::_pad_circular": "takes part on engines without the mode wrap only",
     "aten::_grouped_mm": "is for bfloat16 only in PyTorch on the CPU",
     "aten::bmm": _EMPTY,
     "aten::cholesky": "is what older versions of PyTorch call aten::linalg_cholesky_ex",
+    "aten::constant_pad_nd": "takes part where nothing is padded only",
     "aten::conv3d": _DYNAMIC,
     "aten::floor_divide": "takes part on engines without float64 only",
     "aten::gather": _EMPTY,
     "aten::index.Tensor": "takes part where an index is int32 only",
     "aten::linear": _EMPTY,
     "aten::matmul": _EMPTY,
+    "aten::mul.Tensor": _BOOLEAN,
     "aten::native_group_norm": _EMPTY,
+    "aten::pow.Tensor_Scalar": _BOOLEAN,
+    "aten::repeat_interleave.self_int": "takes part where the number is dynamic only",
     "aten::scatter_add": _RANK_0,
     "aten::split.Tensor": _DYNAMIC,
     "prims::remainder": "takes part on engines without float64 only",
     "prims::remainder.default": "is what aten::remainder consists of",
     "aten::sym_numel": _DYNAMIC,
+    "aten::sym_stride.int": _DYNAMIC,
     "aten::topk": _RANK_0,
     "opbridge::Fmod": "has torch's node as its body",
     "opbridge::LuFactorPairs": "is for complex matrices; the cases are real",
@@ -110,6 +117,14 @@ def _same(n: int) -> tuple[Any, ...]:
     return x, x.clone()
 
 
+def _shifts(n: int) -> tuple[Any, ...]:
+    return _integers(n, 10000), _integers(n, 10)
+
+
+def _shifts_of_bytes(n: int) -> tuple[Any, ...]:
+    return tuple(_integers(n, high).to(torch.uint8) for high in (256, 8))
+
+
 Table = dict[str, tuple[Callable[..., Any], Make]]
 
 ELEMENTWISE: Table = {
@@ -128,6 +143,10 @@ ELEMENTWISE: Table = {
     "aten::atan opbridge::Atan": (torch.atan, one),
     "aten::atan2": (torch.atan2, two),
     "aten::atanh opbridge::Atanh": (torch.atanh, _between(-1, 1)),
+    "aten::bitwise_left_shift": (torch.bitwise_left_shift, _shifts_of_bytes),
+    "aten::bitwise_right_shift": (torch.bitwise_right_shift, _shifts_of_bytes),
+    "aten::__lshift__": (torch.ops.aten.__lshift__.Tensor, _shifts),
+    "aten::__rshift__": (torch.ops.aten.__rshift__.Tensor, _shifts),
     "aten::ceil": (torch.ceil, lambda n: (_integers(n, 100),)),
     "aten::floor": (torch.floor, lambda n: (_integers(n, 100),)),
     "aten::trunc": (torch.trunc, lambda n: (_integers(n, 100),)),
@@ -167,6 +186,7 @@ ELEMENTWISE: Table = {
     "aten::log2 opbridge::Log2": (torch.log2, _between(0.1, 100)),
     "aten::logit": (lambda x: torch.logit(x, 0.6), _between(0.01, 0.99)),
     "aten::nextafter": (torch.nextafter, two),
+    "aten::pow.Tensor_Tensor": (torch.pow, lambda n: (_integers(n, 10), square(n))),
     "aten::scalar_tensor": (lambda x: x + torch.scalar_tensor(2.0, dtype=x.dtype), one),
     "aten::signbit": (torch.signbit, one),
     "aten::sinc": (torch.sinc, one),
@@ -182,7 +202,14 @@ def _puts(n: int) -> tuple[Any, ...]:
 
 
 INDEXING: Table = {
-    "aten::bincount": (lambda x: torch.bincount(x, minlength=1000), lambda n: (torch.randint(0, 1000, (n,)),)),
+    "aten::bincount opbridge::BinCount": (
+        lambda x: torch.bincount(x, minlength=1000),
+        lambda n: (torch.randint(0, 1000, (n,)),),
+    ),
+    "opbridge::WeightedBinCount": (
+        lambda x, weights: torch.bincount(x, weights, minlength=1000),
+        lambda n: (torch.randint(0, 1000, (n,)), torch.randn(n)),
+    ),
     "aten::bucketize": (torch.bucketize, lambda n: (square(n), torch.linspace(-3, 3, 1000))),
     "aten::cummax opbridge::CumMax": (lambda x: torch.cummax(x, -1), one),
     "aten::cummin opbridge::CumMin": (lambda x: torch.cummin(x, -1), one),
@@ -232,7 +259,7 @@ INDEXING: Table = {
     "aten::squeeze.dim": (lambda x: torch.squeeze(x, 0) + 1, lambda n: (square(n)[None],)),
     "aten::squeeze.dims": (lambda x: torch.squeeze(x, (0, 1)) + 1, lambda n: (square(n)[None, None],)),
     "aten::take": (torch.take, lambda n: (square(n), _places(n))),
-    "aten::unique_consecutive": (
+    "aten::unique_consecutive opbridge::UniqueConsecutive": (
         torch.unique_consecutive,
         lambda n: (torch.randint(0, 1000, (n,)).sort().values,),
     ),
@@ -262,15 +289,18 @@ REDUCTION: Table = {
     "aten::max.dim": (lambda x: torch.max(x, -1), one),
     "aten::min.dim": (lambda x: torch.min(x, -1), one),
     "aten::aminmax": (lambda x: torch.aminmax(x, dim=-1), one),
-    "aten::cumprod": (lambda x: torch.cumprod(x, -1), _between(0.9, 1.1)),
+    "aten::cumprod opbridge::CumProd": (lambda x: torch.cumprod(x, -1), _between(0.9, 1.1)),
     "aten::max.default": (torch.max, one),
     "aten::min.default": (torch.min, one),
     "aten::logsumexp": (lambda x: torch.logsumexp(x, -1), one),
-    "aten::logcumsumexp": (lambda x: torch.logcumsumexp(x, -1), one),
-    "aten::hash_tensor": (torch.hash_tensor, one),
-    "aten::histc": (lambda x: torch.histc(x, 100, -3, 3), lambda n: (torch.randn(n),)),
+    "aten::logcumsumexp opbridge::LogCumSumExp": (lambda x: torch.logcumsumexp(x, -1), one),
+    "aten::hash_tensor opbridge::HashTensor": (torch.hash_tensor, one),
+    "aten::histc opbridge::HistC": (lambda x: torch.histc(x, 100, -3, 3), lambda n: (torch.randn(n),)),
     "aten::histogram.bin_ct": (lambda x: torch.histogram(x, 100, range=(-3.0, 3.0)), lambda n: (torch.randn(n),)),
-    "aten::histogram.bins_tensor": (torch.histogram, lambda n: (torch.randn(n), torch.linspace(-3, 3, 101))),
+    "aten::histogram.bins_tensor opbridge::Histogram": (
+        torch.histogram,
+        lambda n: (torch.randn(n), torch.linspace(-3, 3, 101)),
+    ),
     "aten::_histogramdd_bin_edges aten::_histogramdd_from_bin_cts": (
         lambda x: torch.histogramdd(x, [10, 10], range=(-3.0, 3.0, -3.0, 3.0)),
         lambda n: (torch.randn(n // 2, 2),),
@@ -280,10 +310,10 @@ REDUCTION: Table = {
         lambda n: (torch.randn(n // 2, 2), torch.linspace(-3, 3, 11), torch.linspace(-3, 3, 11)),
     ),
     "aten::median.default": (torch.median, one),
-    "aten::median.dim": (lambda x: torch.median(x, -1), one),
+    "aten::median.dim opbridge::Median": (lambda x: torch.median(x, -1), one),
     "aten::nanmedian.default": (torch.nanmedian, one),
     "aten::nanmedian.dim": (lambda x: torch.nanmedian(x, -1), one),
-    "aten::mode": (torch.mode, lambda n: (_integers(n, 100),)),
+    "aten::mode opbridge::Mode": (torch.mode, lambda n: (_integers(n, 100),)),
     "aten::prod.dim_int": (lambda x: torch.prod(x, -1), _between(0.9, 1.1)),
     "aten::segment_reduce": (
         lambda x, lengths: torch.segment_reduce(x, "mean", lengths=lengths, unsafe=True),
@@ -314,7 +344,7 @@ _ABOVE_0 = (
 
 SPECIAL: Table = {
     "aten::digamma": (torch.digamma, _WIDE),
-    "aten::erfc": (torch.erfc, _between(-3, 3)),
+    "aten::erfc opbridge::Erfc": (torch.erfc, _between(-3, 3)),
     "aten::erfinv": (torch.erfinv, _between(-1, 1)),
     "aten::i0": (torch.i0, _WIDE),
     "aten::igamma": (torch.igamma, _pairs),
@@ -361,12 +391,16 @@ VIEWS: Table = {
     "aten::diagonal_copy": (torch.diagonal_copy, one),
     "aten::diagonal_scatter": (torch.diagonal_scatter, lambda n: (square(n), torch.randn(side(n)))),
     "aten::empty_permuted": (lambda x: x + 0 * torch.empty_permuted(x.shape, (1, 0)).isnan(), one),
+    "aten::view.dtype": (lambda x: x.view(torch.int32) + 1, one),
     "aten::resize": (lambda x: torch.ops.aten.resize(x, [x.numel() // 2]) + 1, one),
 }
 
 RANDOM: Table = {
     "aten::bernoulli": (torch.bernoulli, _between(0, 1)),
     "aten::geometric": (lambda x: torch.ops.aten.geometric(x, 0.3), one),
+    "aten::_sample_dirichlet": (torch._sample_dirichlet, _between(0.1, 10)),
+    "aten::_standard_gamma": (torch._standard_gamma, _between(0.1, 10)),
+    "aten::randperm": (lambda x: x + torch.randperm(x.shape[0]), lambda n: (torch.randn(n),)),
     "aten::multinomial": (lambda x: torch.multinomial(x, 16, replacement=True), _between(0, 1)),
     "aten::native_dropout": (lambda x: torch.native_dropout(x, 0.5, True), one),
     "aten::rrelu_with_noise_functional": (lambda x: F.rrelu(x, training=True), one),

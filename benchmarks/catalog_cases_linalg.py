@@ -41,6 +41,15 @@ def _batches(side: int) -> tuple[Any, ...]:
     return tuple(torch.randn(8, side, side) for _ in range(3))
 
 
+def _eight_bits(side: int) -> tuple[Any, ...]:
+    return tuple(torch.randint(-128, 128, (side, side), dtype=torch.int8) for _ in range(2))
+
+
+def _sparse(side: int) -> Tensor:
+    """Every eighth element, at random."""
+    return _square(side) * (torch.rand(side, side) < 1 / 8)
+
+
 LINALG = {
     "aten::linalg_cholesky_ex opbridge::Cholesky": (torch.linalg.cholesky, lambda n: (_positive(n),)),
     "aten::cholesky_inverse": (torch.cholesky_inverse, lambda n: (torch.linalg.cholesky(_positive(n)),)),
@@ -82,6 +91,8 @@ LINALG = {
     "aten::addbmm": (torch.addbmm, lambda n: (_square(n), *_batches(n)[:2])),
     "aten::addmm": (torch.addmm, lambda n: (_square(n).double(), _square(n).double(), _square(n).double())),
     "aten::addmv": (torch.addmv, lambda n: (torch.randn(n), _square(n), torch.randn(n))),
+    "aten::_int_mm": (torch._int_mm, _eight_bits),
+    "aten::_sparse_addmm": (torch.ops.aten._sparse_addmm, lambda n: (_square(n), _sparse(n), _square(n))),
     "aten::baddbmm": (torch.baddbmm, _batches),
     "aten::einsum": (
         lambda a: torch.einsum("ij->i", a),

@@ -91,6 +91,68 @@ def _bags(n: int) -> tuple[Any, ...]:
     return torch.randn(1000, 64), torch.randint(0, 1000, (indices,)), torch.arange(0, indices, 16)
 
 
+def _steps(n: int) -> tuple[Any, ...]:
+    """A sequence of 64 numbers for 64 steps of a batch, a state, and the parameters of one layer."""
+    sequence, size = torch.randn(64, n // 4096, 64), 64
+    weights = [torch.randn(size, size) / 8 for _ in range(2)] + [torch.randn(size) for _ in range(2)]
+    return sequence, torch.zeros(1, sequence.shape[1], size), *weights
+
+
+def _recurrent(name: str) -> Any:
+    return lambda x, state, *parameters: getattr(torch, name)(x, state, parameters, True, 1, 0.0, False, False, False)
+
+
+def _projected(n: int) -> tuple[Any, ...]:
+    """What an LSTM takes whose 32 numbers are projected to 16 for each step."""
+    sequence = torch.randn(64, n // 1024, 16)
+    states = torch.zeros(1, sequence.shape[1], 16), torch.zeros(1, sequence.shape[1], 32)
+    shapes = (128, 16), (128, 16), (128,), (128,), (16, 32)
+    return sequence, *states, *(torch.randn(shape) / 4 for shape in shapes)
+
+
+def _lstm(x: Tensor, hidden: Tensor, cell: Tensor, *parameters: Tensor) -> Any:
+    return torch.lstm(x, (hidden, cell), parameters, True, 1, 0.0, False, False, False)
+
+
+def _of_lengths(n: int) -> tuple[Any, ...]:
+    sequence, _, *parameters = _steps(n)
+    return sequence, torch.randint(1, 65, (sequence.shape[1],)), *parameters
+
+
+def _padded(x: Tensor, lengths: Tensor, *parameters: Tensor) -> Any:
+    import opbridge.catalog.formulas.padded_layer  # noqa: F401 - it registers the operator
+
+    return torch.ops.opbridge.padded_layer(x, lengths, parameters, None, None, "RNN_TANH", False)
+
+
+def _bytes(n: int) -> tuple[Any, ...]:
+    return (torch.randint(0, 256, _image(n, 4).shape, dtype=torch.uint8),)
+
+
+def _channels(n: int) -> tuple[Any, ...]:
+    return square(n), torch.rand(side(n)) / 10 + 0.01, torch.zeros(side(n), dtype=torch.int32)
+
+
+def _observed(n: int) -> tuple[Any, ...]:
+    """A tensor, whether it is observed and quantized, its range, and its scale and zero point."""
+    on = torch.ones(1, dtype=torch.long)
+    limits = torch.tensor(-4.0), torch.tensor(4.0)
+    return square(n), on, on.clone(), *limits, torch.tensor([0.03]), torch.zeros(1, dtype=torch.int32)
+
+
+def _observed_and_quantized(*args: Tensor) -> Any:
+    helper = torch.ops.aten._fused_moving_avg_obs_fq_helper_functional
+    return helper(*args, 0.01, 0, 255, 0)
+
+
+def _levels(*args: Any) -> Tensor:
+    return torch.ops.quantized_decomposed.quantize_per_tensor(*args, -100, 100, torch.int8)
+
+
+def _step(n: int) -> tuple[Any, ...]:
+    return square(n), torch.tensor([0.03]), torch.zeros(1, dtype=torch.int32)
+
+
 def _grid(images: Tensor) -> Tensor:
     return 2 * torch.rand(images.shape[0], *images.shape[2:], images.dim() - 2) - 1
 
@@ -177,6 +239,52 @@ NN: Table = {
         for name, mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact"))
         for rank, images in ((1, _signals), (2, _images), (3, _volumes))
     },
+    **{
+        f"aten::_upsample_nearest_exact{rank}d.default": (
+            functools.partial(F.interpolate, scale_factor=2.0, mode="nearest-exact"),
+            images,
+        )
+        for rank, images in ((1, _signals), (2, _images), (3, _volumes))
+    },
+    "aten::upsample_bilinear2d.vec opbridge::resize_bytes opbridge::ResizeBytes": (
+        lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
+        _bytes,
+    ),
+    "aten::upsample_bicubic2d.vec opbridge::resize_bytes opbridge::ResizeBytes": (
+        lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"),
+        _bytes,
+    ),
+    "aten::rnn_tanh.input": (_recurrent("rnn_tanh"), _steps),
+    "aten::rnn_relu.input": (_recurrent("rnn_relu"), _steps),
+    "aten::lstm.input": (_lstm, _projected),
+    "opbridge::padded_layer": (_padded, _of_lengths),
+    "aten::fake_quantize_per_tensor_affine_cachemask": (
+        lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.03, 0, -128, 127)[0],
+        one,
+    ),
+    "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": (
+        lambda *args: torch.ops.aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(*args, -128, 127)[0],
+        lambda n: (*_step(n), torch.ones(1, dtype=torch.long)),
+    ),
+    "aten::fake_quantize_per_channel_affine_cachemask": (
+        lambda *args: torch.ops.aten.fake_quantize_per_channel_affine_cachemask(*args, 0, -128, 127)[0],
+        _channels,
+    ),
+    "aten::_fused_moving_avg_obs_fq_helper_functional": (_observed_and_quantized, _observed),
+    "quantized_decomposed::quantize_per_tensor.default": (lambda x: _levels(x, 0.03, 0), one),
+    "quantized_decomposed::quantize_per_tensor.tensor": (
+        lambda x, scale, zero: _levels(x, scale[0], zero[0]),
+        _step,
+    ),
+    "aten::cross_entropy_loss": (
+        lambda x, w, target: F.cross_entropy(x @ w.t(), target, label_smoothing=0.1),
+        _classes,
+    ),
+    "aten::stft.default": (
+        lambda x, window: torch.stft(x, 256, window=window, return_complex=True),
+        lambda n: (torch.randn(8, n // 8), torch.hann_window(256)),
+    ),
+    "aten::hamming_window": (lambda x: x + torch.hamming_window(x.shape[0]), lambda n: (torch.randn(n),)),
     "aten::embedding_bag.padding_idx": (lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), _bags),
     "aten::embedding_bag": (lambda w, i, o: torch.embedding_bag(w, i, o)[0], _bags),
     "aten::_embedding_bag": (lambda w, i, o: torch.ops.aten._embedding_bag(w, i, o)[0], _bags),
@@ -190,7 +298,7 @@ NN: Table = {
         lambda x: F.pixel_unshuffle(x, 2),
         lambda n: (F.interpolate(_image(n // 4), scale_factor=2.0),),
     ),
-    "aten::pad": (lambda x: F.pad(x, (2, 1, 2, 1), mode="circular"), _images),
+    "aten::pad aten::_pad_circular.default": (lambda x: F.pad(x, (2, 1, 2, 1), mode="circular"), _images),
     **{
         f"aten::reflection_pad{d}d": (_pads("reflection", d), make)
         for d, make in ((1, _signals), (2, _images), (3, _volumes))
@@ -211,7 +319,7 @@ NN: Table = {
     "aten::log_sigmoid_forward": (lambda x: torch.ops.aten.log_sigmoid_forward(x)[0], one),
     "aten::softmax.int": (lambda x: F.softmax(x, -1), one),
     "aten::log_softmax.int": (lambda x: F.log_softmax(x, -1), one),
-    "aten::_pdist_forward": (torch.pdist, lambda n: (square(n // 4),)),
+    "aten::_pdist_forward opbridge::PDist": (torch.pdist, lambda n: (square(n // 4),)),
     "torch.nn.functional.ctc_loss": (F.ctc_loss, _ctc),
     "torch.ctc_loss": (torch.ctc_loss, _ctc),
     "torch.nn.functional.gaussian_nll_loss": (
@@ -269,7 +377,7 @@ def _rotated(n: int) -> Tensor:
 
 
 VISION: Table = {
-    "torchvision.ops.boxes.box_iou": (
+    "torchvision.ops.boxes.box_iou opbridge::rotated_overlaps opbridge::RotatedOverlaps": (
         lambda one, other: ops.box_iou(one, other, "cxcywhr"),
         lambda n: (_rotated(n), _rotated(n)),
     ),

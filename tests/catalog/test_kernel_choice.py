@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+import torch.nn.functional as F  # noqa: E402
 from linalg_kernels import needs_compiler  # noqa: E402
 
 import opbridge  # noqa: E402
@@ -27,6 +28,7 @@ NAN, INF = math.nan, math.inf
 TIES = torch.tensor([[1.0, 3, 3, 2, 3, -1], [0, -INF, 5, INF, INF, 5], [2, NAN, 7, 1, NAN, 9]])
 ROWS = torch.tensor([[1.0, 2, 2, 3], [4, 4, 4, 8], [-INF, 0, INF, NAN]])
 VALUES = torch.tensor([[2.0, 0, 9], [4, 5, 3], [NAN, INF, -1]])
+BYTES = torch.randint(0, 256, (2, 3, 17, 23), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 TABLE = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
 INDICES, OFFSETS = torch.tensor([1, 2, 2, 6, 0, 2]), torch.tensor([0, 0, 3, 5])
 WEIGHTS = torch.tensor([0.5, -1, 2, 3, 1, 0])
@@ -160,6 +162,22 @@ CASES: dict[str, tuple[str, list[Case]]] = {
             (lambda x: torch.searchsorted(x, 2.0), (ROWS[0],)),
             (torch.searchsorted, (ROWS[0, :0], VALUES)),
             (torch.searchsorted, (ROWS.nan_to_num().long(), VALUES.nan_to_num().long())),
+        ],
+    ),
+    "resize_bytes": (
+        "opbridge::ResizeBytes",
+        [
+            *(
+                (lambda x, options=options: F.interpolate(x, (5, 40), **options), (BYTES,))
+                for options in (
+                    {"mode": "bilinear"},
+                    {"mode": "bicubic", "align_corners": True},
+                    {"mode": "bilinear", "antialias": True},
+                    {"mode": "bicubic", "antialias": True},
+                )
+            ),
+            (lambda x: F.interpolate(x, scale_factor=2.5, mode="bicubic"), (BYTES[:, :, :1],)),
+            (lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True), (BYTES[:0],)),
         ],
     ),
     "embedding_bag": (

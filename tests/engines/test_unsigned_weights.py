@@ -189,6 +189,17 @@ def test_a_constant_with_two_users_is_written_once() -> None:
     assert [one.tolist() for one in weights] == [[[129, 126], [131, 124]]]
 
 
+def test_128_is_added_to_a_factor_that_the_model_computes() -> None:
+    text = """<ir_version: 8, opset_import: ["": 18]> g (uint8[2, 3] x, int8[3, 2] w) => (int32[2, 2] y)
+        <uint8 z = {5}> { v = Abs(w) y = MatMulInteger(x, v, z) }"""
+    x, w = np.uint8([[255, 255, 0], [3, 200, 9]]), np.int8([[127, -127], [127, 2], [-3, 4]])
+    result = UnsignedWeightsPass()(ir.from_proto(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))))
+    (product,) = [one for one in result.model.graph if one.op_type == "MatMulInteger"]
+    assert [one.dtype for one in product.inputs if one is not None] == [ir.DataType.UINT8] * 4
+    (found,) = ReferenceEvaluator(ir.to_proto(result.model)).run(None, {"x": x, "w": w})
+    np.testing.assert_array_equal(found, (x.astype(np.int32) - 5) @ np.abs(w.astype(np.int32)))
+
+
 def test_a_scale_of_unknown_shape_is_left() -> None:
     text = """<ir_version: 8, opset_import: ["": 18]> g (float[2, 2] x, float[n] scales) => (float[2, 2] y)
         <float s = {0.1}, uint8 z = {0}, int8[2, 2] w = {1, -2, 3, -4}> {

@@ -192,6 +192,15 @@ def test_no_rung_left_names_every_operator_and_its_place() -> None:
     assert "opbridge diagnose" in caught.value.fix
 
 
+def test_a_mapping_of_refused_parts_is_not_called_missing() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.frexp(x).mantissa
+
+    with pytest.raises(UnsupportedOperatorError, match=r"aten::frexp.*: it is on the list of this test \[picky\]"):
+        travel(Model(), (torch.randn(4),), engines=[PickyEngine("Floor")])
+
+
 def test_every_missing_operator_is_named_at_once() -> None:
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

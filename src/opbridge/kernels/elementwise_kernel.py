@@ -32,8 +32,9 @@ class Cost:
 
 _CHEAP = Cost(0.45, 0.05)
 _CHEAP_NAMES = """
-Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Cube Div Equal Floor Greater GreaterOrEqual
-Identity IsInf IsNaN LeakyRelu Less LessOrEqual Max Min Mul Neg Not Or Reciprocal Relu Round Sign Sqrt Square Sub Xor
+Abs Add And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Clip Cube Div Equal Floor Greater
+GreaterOrEqual Identity IsInf IsNaN LeakyRelu Less LessOrEqual Max Min Mul Neg Not Or Reciprocal Relu Round Sign Sqrt
+Square Sub Xor
 """
 ELEMENTWISE = {
     **dict.fromkeys(_CHEAP_NAMES.split(), _CHEAP),

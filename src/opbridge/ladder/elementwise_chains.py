@@ -132,6 +132,8 @@ def _is_element(node: ir.Node) -> bool:
         return operand not in _FLOATS or node.outputs[0].dtype in (*_FLOATS, ir.DataType.BOOL)
     if node.op_type in ("Max", "Min"):
         return len(node.inputs) == 2
+    if node.op_type == "BitShift":
+        return not operand.is_signed()
     if node.op_type == "IsInf":
         return all(node.attributes.get_int(name, 1) == 1 for name in ("detect_negative", "detect_positive"))
     return True
@@ -194,6 +196,8 @@ def _arguments(node: ir.Node, names: dict[ir.Value, str]) -> tuple[str, ...]:
     read = {"Square": node.inputs[:1], "Cube": node.inputs[:1], "Exp2": node.inputs[1:]}
     values = [value for value in read.get(_function_of(node), node.inputs) if value is not None]
     found = [names.get(value) or literal(_number(value) or 0, _DTYPES[value.dtype]) for value in values]
+    if node.op_type == "BitShift":
+        found.append("true" if node.attributes.get_string("direction") == "RIGHT" else "false")
     if node.op_type == "LeakyRelu":
         found.append(literal(node.attributes.get_float("alpha", 0.01), _DTYPES[node.inputs[0].dtype]))
     return tuple(found)

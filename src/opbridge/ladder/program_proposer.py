@@ -20,6 +20,7 @@ from opbridge.ladder.opset_reason import OpsetCause, OpsetReason
 from opbridge.ladder.plan import Plan, plan
 from opbridge.ladder.proposer import Attempt
 from opbridge.ladder.step import Step
+from opbridge.ladder.steps import Missing
 from opbridge.ladder.translate import Translated, translate
 from opbridge.ladder.unsupported import unsupported_operators
 from opbridge.onnx_model.adaptation import Adaptation
@@ -174,14 +175,24 @@ class ProgramProposer:
     def _note_missing(self, planned: Plan) -> None:
         """Record the operators without a mapping; unless dry, raise an error that names all of them."""
         for item in planned.missing:
-            earlier = [found for found in self._breaks.values() if found.target == item.target]
-            if not earlier:
-                self._note(Break(item.target, "mapping", item.reason, item.sources))
+            if not any(found.target == item.target for found in self._breaks.values()):
+                part = self._refused_part(item)
+                self._note(
+                    Break(item.target, "mapping", item.reason, item.sources)
+                    if part is None
+                    else dataclasses.replace(part, target=item.target, sources=item.sources)
+                )
             self._placeholders.add(item.leaf)
             self._unmapped.add(item.target)
         if planned.missing and not self._dry:
             targets = {item.target for item in planned.missing}
             raise unsupported_operators([found for found in self._breaks.values() if found.target in targets])
+
+    def _refused_part(self, item: Missing) -> Break | None:
+        """What an engine refused of an operator that has a mapping; the prim that is left names the part."""
+        name = _bare_name(item.leaf)
+        refused = [found for found in self._breaks.values() if found.link == "kernel"]
+        return next((found for found in refused if _bare_name(found.target) == name), None)
 
     def _note_failed_mapping(self, planned: Plan, error: TranslationError) -> None:
         """Record a failed mapping, so that the next plan uses another; raise the error if it can't be identified."""
@@ -307,3 +318,8 @@ def _placeholder(node: torch.fx.Node) -> Callable[..., Any]:
 def _sources(planned: Plan, key: str) -> tuple[str, ...]:
     name = key.removesuffix(".default")
     return next((step.sources for step in planned.steps if step.target in (key, name)), ())
+
+
+def _bare_name(key: str) -> str:
+    """The name of an operator alone: add, for aten::add.Tensor and prims::add.default."""
+    return key.partition("::")[2].partition(".")[0]

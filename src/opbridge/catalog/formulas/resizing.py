@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["output_step", "resized_bytes"]
+__all__ = ["bytes_by_products", "output_step", "resize_bytes"]
 
 
 def output_step(have: Any, want: Any, align_corners: bool, scale: float | None) -> Any:
@@ -17,11 +17,12 @@ def output_step(have: Any, want: Any, align_corners: bool, scale: float | None) 
     return 1 / scale if scale else have / want
 
 
-def resized_bytes(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+@torch.library.custom_op("opbridge::resize_bytes", mutates_args=())
+def resize_bytes(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """A resized image of bytes, exactly as PyTorch's CPU kernels compute it.
 
     They multiply with fixed-point weights, first along the rows and then along the columns, rounding to bytes each time
-    (ATen/native/cpu/UpSampleKernel.cpp, separable_upsample_generic_Nd_kernel_impl). In float64 products are exact.
+    (ATen/native/cpu/UpSampleKernel.cpp, separable_upsample_generic_Nd_kernel_impl).
 
     Args:
         image: (..., height, width), uint8.
@@ -31,6 +32,16 @@ def resized_bytes(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     Returns:
         (..., new height, new width), uint8.
     """
+    return bytes_by_products(image, rows, columns)
+
+
+@resize_bytes.register_fake
+def _shape(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    return image.new_empty(*image.shape[:-2], rows.shape[0], columns.shape[0])
+
+
+def bytes_by_products(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """The result of :func:`resize_bytes` as matrix products, which are exact in float64."""
     widened = _bytes(image.to(torch.float64) @ _fixed_point(columns).mT)
     return _bytes(_fixed_point(rows) @ widened).to(torch.uint8)
 

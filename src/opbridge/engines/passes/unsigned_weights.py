@@ -20,7 +20,7 @@ from opbridge.engines.asked import AskedEngine
 from opbridge.engines.versions import SYMBOLIC
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node
-from opbridge.onnx_model.opsets.building import Names
+from opbridge.onnx_model.opsets.building import Builder, Names
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -72,7 +72,7 @@ class UnsignedWeightsPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> AdaptationResult:
         """Change ``model`` in place; the result lists the products."""
         changed = [describe_node(node) for node in _products(model)]
-        shift = _Shift(Names(model))
+        shift = _Shift(Names(model), model.opset_imports[""])
         for node in list(model.graph.all_nodes()):
             if _is_constant_factor(node):
                 shift.constant(node, 0)
@@ -84,7 +84,7 @@ class UnsignedWeightsPass(ir.passes.InPlacePass):
                     shift.zero_point(user, 2)
             elif _multiplies_signed_weights(node):
                 _, weights, zero_point = _POSITIONS[node.op_type]
-                shift.constant(node, weights)
+                shift.factor(node, weights)
                 shift.zero_point(node, zero_point)
         what = "int8 tensors are uint8, because this processor multiplies uint8 and int8 with saturation"
         return AdaptationResult(model, bool(changed), (Adaptation(what, tuple(changed)),) if changed else ())
@@ -113,8 +113,11 @@ def _multiplies_signed_weights(node: ir.Node) -> bool:
         return False
     data, weights, zero_point = _POSITIONS[node.op_type]
     first = node.inputs[data]
-    is_unsigned = first is not None and first.dtype == ir.DataType.UINT8
-    return is_unsigned and _constant(node.inputs[weights], ir.DataType.INT8) is not None and _is_known(node, zero_point)
+    second = node.inputs[weights]
+    if first is None or second is None:
+        return False
+    are_mixed = first.dtype == ir.DataType.UINT8 and second.dtype == ir.DataType.INT8
+    return are_mixed and _is_known(node, zero_point)
 
 
 def _becomes_unsigned(dequantize: ir.Node) -> bool:
@@ -165,11 +168,22 @@ def _sizes_of(node: ir.Node) -> tuple[int, ...] | None:
 
 
 class _Shift:
-    """Adds 128 to constants; a constant with several users is written once."""
+    """Adds 128; a constant with several users is written once."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, opset: int) -> None:
         self._names = names
+        self._opset = opset
         self._shifted: dict[ir.Value, ir.Value] = {}
+
+    def factor(self, node: ir.Node, position: int) -> None:
+        """A constant, or what the model computes."""
+        value = node.inputs[position]
+        if value is None or _constant(value, ir.DataType.INT8) is not None:
+            self.constant(node, position)
+            return
+        op = Builder(node, self._opset, self._names, lambda made: None)
+        wide = op.Add(op.cast(value, ir.DataType.INT32), _SHIFT)
+        node.replace_input_with(position, op.cast(wide, ir.DataType.UINT8))
 
     def constant(self, node: ir.Node, position: int) -> None:
         before = node.inputs[position]

@@ -77,6 +77,14 @@ template <class T>
 T Exp2(T a) {
   return std::exp2(a);
 }
+// By as many places as engines do on x86-64, where b is not less than the width.
+template <class T>
+T BitShift(T a, T b, bool to_right) {
+  static_assert(std::is_unsigned_v<T>);
+  const int places = static_cast<int>(b & (sizeof(T) < 8 ? 31 : 63));
+  const uint64_t wide = a;
+  return static_cast<T>(to_right ? wide >> places : wide << places);
+}
 template <class T>
 T Reciprocal(T a) {
   return T(1) / a;

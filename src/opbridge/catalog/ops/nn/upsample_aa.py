@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
-from opbridge.catalog.formulas.resizing import output_step, resized_bytes
+from opbridge.catalog.formulas.resizing import output_step, resize_bytes
 
 _WHY = "torch's mapping ignores the scales, and aligns corners differently"
 
@@ -108,7 +108,7 @@ def _products(
         for have, want, scale in zip(image.shape[-2:], sizes, scales, strict=True)
     )
     if image.dtype == torch.uint8:
-        return resized_bytes(image, rows, columns)
+        return resize_bytes(image, rows, columns)  # type: ignore[no-any-return]
     return rows.to(image.dtype) @ image @ columns.to(image.dtype).mT
 
 
