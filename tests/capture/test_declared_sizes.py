@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import interpolate, max_pool2d, pad
 
 import opbridge
+from opbridge.capture import declared_sizes
 from opbridge.capture.capture import capture
 from opbridge.errors import CaptureError, InputError
 from opbridge.torch_graph.size_guards import SizeGuard
@@ -172,6 +173,14 @@ def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     assert "test_declared_sizes.py:" in caught.value.message
     assert fix in caught.value.fix
     assert caught.value.to_dict()["code"] == "restricted-dimension"
+
+
+def test_conditions_that_are_not_reached_in_time_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declared_sizes, "_MOST_SECONDS", -1.0)
+    diagnosis = opbridge.diagnose(branch, (X,), dynamic_shapes=N)
+    (finding,) = [found for found in diagnosis.findings if found.code == "untried-condition"]
+    assert finding.severity == "warning"
+    assert "test_declared_sizes.py:" in finding.message
 
 
 def test_a_remainder_that_is_not_defined_at_every_size() -> None:

@@ -280,6 +280,11 @@ MADE = {
         "The model does not check `assert x.min() >= 0` (piq/utils/common.py:100): an ONNX model can't raise an error.",
         "check them before they are given to the model",
     ),
+    "untried-condition": (
+        {"source": "model.py:7"},
+        "The condition on sizes at model.py:7 was not compared with PyTorch at other sizes: the time was up.",
+        "verify the bundle with inputs of the sizes that you use",
+    ),
     "unmapped-operator": (
         {"target": "m::op", "count": 3, "sources": AT},
         "torch.onnx has no mapping of m::op to ONNX (used 3 times, first at model.py:7).",

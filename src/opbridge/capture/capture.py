@@ -88,6 +88,7 @@ class Captured:
             the program too, which then does not show what was captured.
         state: The buffers that are inputs and outputs; ``module`` is then a ``capture.stateful.Stateful``.
         unchecked: The checks of values that are left out of the program: their line, and the statement.
+        untried: The lines of conditions on sizes that were not compared with PyTorch in time.
         converted: The statements whose control flow was converted: the ONNX operator, and the line.
         assumptions: What the program assumes, because it holds for the example inputs.
         obstacles: Why these assumptions are necessary.
@@ -107,6 +108,7 @@ class Captured:
     dynamic_axes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     state: tuple[StateBuffer, ...] = ()
     unchecked: tuple[tuple[str, str], ...] = ()
+    untried: tuple[str, ...] = ()
     converted: tuple[tuple[str, str], ...] = ()
     assumptions: tuple[Assumption, ...] = ()
     obstacles: tuple[Finding, ...] = ()
@@ -221,8 +223,7 @@ def _captured(
         arguments = arguments_by_name(module, *given)
         dimensions = declared_by(module, example, dynamic_shapes)
     declared = tuple(spec for observer in observers for spec in observer.finish(program))
-    if guards and check_sizes:
-        check_declared_sizes(module, program, example, dimensions, guards)
+    untried = check_declared_sizes(module, program, example, dimensions, guards) if guards and check_sizes else ()
     if has_drawn:
         refuse_constant_draws(module, given)
     names = names_of_inputs(program, input_names)
@@ -237,6 +238,7 @@ def _captured(
         bounded_inputs=bounded_inputs(program, dynamic_shapes, arguments),
         rewrites=used.sources(),
         was_training=was_training,
+        untried=untried,
         declared=declared,
         dynamic_axes=dynamic_axes(program, names),
     )

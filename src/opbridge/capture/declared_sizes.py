@@ -56,7 +56,7 @@ def check_declared_sizes(
     example: tuple[tuple[Any, ...], dict[str, Any]],
     declared: DeclaredDimensions,
     guards: Sequence[SizeGuard],
-) -> None:
+) -> tuple[str, ...]:
     """Look for a declared size that eager PyTorch accepts and a guard excludes.
 
     The module runs only at sizes that a guard excludes, so for most models it does not run at all.
@@ -68,6 +68,9 @@ def check_declared_sizes(
         example: The arguments and the keyword arguments.
         declared: What is declared for them.
         guards: The conditions of the captured program.
+
+    Returns:
+        The lines of conditions in Python that were not reached in time.
 
     Raises:
         CaptureError: There is such a size; the message names the guard and its line.
@@ -91,7 +94,7 @@ def check_declared_sizes(
         tried.append(sizes)
         failing = [guard for guard in guards if guard.fails({**base, **sizes})]
         if time.perf_counter() - started > _MOST_SECONDS:
-            break
+            return _lines([one for one in guards if not (one.is_asked_by_torch() or one.condition in tried_with_all)])
         if not failing:
             continue
         if declared.elements(example, sizes) > largest:
@@ -110,6 +113,7 @@ def check_declared_sizes(
             if not replaced and all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved
             raise _failure(*chosen[0], failing, declared.dimensions, guards, other)
+    return ()
 
 
 def is_right_at_one(
@@ -229,6 +233,11 @@ def _candidates(dimension: DynamicDimension, guards: Sequence[SizeGuard]) -> Ite
     for size in dict.fromkeys([*near, *beyond, *whole, *ends]):
         if _may_have(dimension, size):
             yield size
+
+
+def _lines(guards: Sequence[SizeGuard]) -> tuple[str, ...]:
+    found = (innermost(guard.frames, libraries=True) for guard in guards)
+    return tuple(dict.fromkeys(str(line) for line in found if line is not None))
 
 
 def _failure(

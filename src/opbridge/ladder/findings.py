@@ -54,6 +54,8 @@ def _findings_of_program(captured: Captured) -> Iterator[Finding]:
         yield findings.by_code("converted-control-flow").finding(captured.converted)
     for source, statement in captured.unchecked:
         yield findings.by_code("unchecked-condition").finding(source, statement)
+    for source in captured.untried:
+        yield findings.by_code("untried-condition").finding(source)
     for finding in findings.in_program(captured.program):
         declared = finding.code == "narrowed-dimension" and finding.target in captured.bounded_inputs
         yield dataclasses.replace(finding, severity="info") if declared else finding
