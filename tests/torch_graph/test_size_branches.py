@@ -36,3 +36,33 @@ def test_branches_become_minimum_and_maximum(tmp_path: Path) -> None:
     count = Counter(node.op_type for node in onnx.load(tmp_path / "out" / "model.onnx").graph.node)
     assert count["Min"] == count["Max"] == 1
     assert not count.keys() & {"If", "Where", "Less", "Equal"}
+
+
+class Global(nn.Module):
+    """Longformer's attention: a score more for each row with a mark, and local attention where none has one."""
+
+    def forward(self, x: Tensor, marks: Tensor) -> Tensor:
+        scores = x * 2
+        is_global = (marks > 0).any().item()
+        if is_global:
+            count = (marks > 0).long().sum(1).max().item()
+            scores = torch.cat([x.new_zeros(x.shape[0], count), scores], -1)
+        shares = scores.softmax(-1)
+        if is_global:
+            return shares[:, count:] @ x.T
+        return shares.view(x.shape[0], 9) @ x.T
+
+
+def test_a_branch_does_not_fix_a_size_for_the_other(tmp_path: Path) -> None:
+    rows = {0: torch.export.Dim("rows")}
+    example = torch.randn(2, 9), torch.eye(2, 5)
+    bundle = opbridge.export(Global(), example, path=tmp_path / "out", dynamic_shapes=(rows, rows))
+    assert bundle.verified
+    graph = onnx.load(tmp_path / "out" / "model.onnx").graph
+    (softmax,) = [node for node in graph.node if node.op_type == "Softmax"]
+    shapes = {value.name: [size.dim_value for size in value.type.tensor_type.shape.dim] for value in graph.value_info}
+    assert shapes[softmax.output[0]] == [0, 0], "no size is constant"
+    model, run = Global(), opbridge.load(bundle.path)
+    for marks in (torch.zeros(2, 5), torch.ones(2, 5)):
+        (found,) = run(example[0].numpy(), marks.numpy())
+        torch.testing.assert_close(torch.from_numpy(found), model(example[0], marks))

@@ -1,8 +1,8 @@
 """Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
-of a ``ShapeEnv`` with its ``_set_replacement`` and ``get_implications``, the ``symnode_tracker`` of a tracer, and
-``reenter_make_fx``.
+of a ``ShapeEnv`` with its ``_set_replacement`` and ``get_implications``, the ``symnode_tracker`` of a tracer,
+``reenter_make_fx``, ``materialize_as_graph`` and the ``python_key_table`` of ``cond`` and ``while_loop``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -85,22 +86,49 @@ def _knowing(truth: torch.SymBool, taken: bool | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def branches_apart() -> Iterator[None]:
-    """Decompose each branch of a ``cond`` inside the block without the facts that another states about sizes."""
-    module: Any = importlib.import_module("torch._higher_order_ops.cond")
-    original = module.reenter_make_fx
+    """Decompose each branch and each loop inside the block without the facts that another states about sizes.
 
-    def reenter(function: Callable[..., Any]) -> Callable[..., Any]:
-        def traced(*operands: Any) -> Any:
-            with facts_of_one_path():
-                return original(function)(*operands)
+    torch runs a branch several times: to see whether it writes into its inputs, for the shapes of its results, and to
+    trace it.
+    """
+    utils: Any = importlib.import_module("torch._higher_order_ops.utils")
+    operators = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+    modules = [utils, *(importlib.import_module(type(one).__module__) for one in operators)]
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            for name, change in (("reenter_make_fx", _reentering_apart), ("materialize_as_graph", _apart)):
+                if hasattr(module, name):
+                    stack.enter_context(_changed(vars(module), name, change))
+        for one in operators:
+            stack.enter_context(_changed(one.python_key_table, FakeTensorMode, _running_apart))
+        yield
 
-        return traced
 
-    module.reenter_make_fx = reenter
+@contextlib.contextmanager
+def _changed(table: dict[Any, Any], key: Any, change: Callable[[Any], Any]) -> Iterator[None]:
+    original = table[key]
+    table[key] = change(original)
     try:
         yield
     finally:
-        module.reenter_make_fx = original
+        table[key] = original
+
+
+def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with facts_of_one_path():
+            return function(*args, **kwargs)
+
+    return run
+
+
+def _reentering_apart(reenter: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _apart(reenter(*args, **kwargs))
+
+
+def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The shape function of an operator, whose arguments that are functions each state nothing."""
+    return lambda *args, **kwargs: kernel(*(_apart(one) if callable(one) else one for one in args), **kwargs)
 
 
 def selected_number(truth: Any, a: Any, b: Any) -> Any:

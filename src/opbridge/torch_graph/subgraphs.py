@@ -116,7 +116,9 @@ def facts_of_one_path() -> Iterator[None]:
         env.var_to_range.update(ranges)
         for symbol in ranges.keys() - env.var_to_val.keys():
             env.deferred_runtime_asserts[symbol] = asserts.get(symbol, [])
-            if symbol not in replacements:
+            if symbol in replacements:  # Looking one up also replaces what stands for it.
+                env.replacements[symbol] = replacements[symbol]
+            else:
                 env.replacements.pop(symbol, None)
         env.axioms.clear()
         env.axioms.update(axioms)
