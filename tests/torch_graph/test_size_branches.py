@@ -49,7 +49,7 @@ class Global(nn.Module):
             scores = torch.cat([x.new_zeros(x.shape[0], count), scores], -1)
         shares = scores.softmax(-1)
         if is_global:
-            return shares[:, count:] @ x.T
+            return (shares[:, count:] + shares[:, :1]) @ x.T
         return shares.view(x.shape[0], 9) @ x.T
 
 

@@ -1,8 +1,9 @@
 """Branches on the sizes of inputs: the numbers after them, and the guards of their paths.
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
-of a ``ShapeEnv`` with its ``_set_replacement`` and ``get_implications``, the ``symnode_tracker`` of a tracer,
-``reenter_make_fx``, ``materialize_as_graph`` and the ``python_key_table`` of ``cond`` and ``while_loop``.
+of a ``ShapeEnv`` with its ``_set_replacement``, ``constrain_symbol_range`` and ``get_implications``, the
+``symnode_tracker`` of a tracer, ``reenter_make_fx``, ``materialize_as_graph`` and the ``python_key_table`` of ``cond``
+and ``while_loop``.
 """
 
 from __future__ import annotations
@@ -257,7 +258,7 @@ def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-    """State which sizes after a branch are equal, because they are in either branch.
+    """State which sizes after a branch are equal, because they are in either branch, and the range of the others.
 
     Args:
         results: The results of the operator.
@@ -266,10 +267,15 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
     known: dict[Any, torch.SymInt] = {}
     for result, (a, b) in zip(results, pairs, strict=True):
         for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
-            if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
-                first = known.setdefault(tuple(map(_expression, sizes)), size)
-                if size.node.expr.is_Symbol and not same_size(first, size):
-                    size.node.shape_env._set_replacement(size.node.expr, first.node.expr, "a size after a branch")
+            if not isinstance(size, torch.SymInt) or not free_unbacked_symbols(size):
+                continue
+            first = known.setdefault(tuple(map(_expression, sizes)), size)
+            env, symbol = size.node.shape_env, size.node.expr
+            if symbol.is_Symbol and same_size(first, size):
+                ranges = [env.bound_sympy(sympy.sympify(_expression(one))) for one in sizes]
+                env.constrain_symbol_range(symbol, min(one.lower for one in ranges), max(one.upper for one in ranges))
+            elif symbol.is_Symbol:
+                env._set_replacement(symbol, first.node.expr, "a size after a branch")
 
 
 def reshape_result(result: Tensor, sizes: Sequence[Any]) -> Tensor:

@@ -209,6 +209,15 @@ def test_a_size_that_pytorch_accepts_and_the_captured_program_does_not_is_a_fail
     assert re.match(r"PyTorch accepts s\d+=3, but the captured program does not: ", found.error or "")
 
 
+def test_numbers_that_pytorch_accepts_and_the_captured_program_does_not_are_a_failure() -> None:
+    x = torch.randn(4, 3)
+    item = captured(Function(lambda y: y.index_select(0, 3 + (y != x).any().long().reshape(1))), (x,))
+    other = dataclasses.replace(item, module=Function(lambda y: y[3:4]))
+    found = verify(CapturedReference(other), session(onnx_model(item)), engine="onnxruntime")
+    assert found.verdict == "failed"
+    assert (found.error or "").startswith("PyTorch accepts fresh inputs, but the captured program does not: ")
+
+
 @pytest.mark.slow
 def test_a_rank_that_a_size_of_one_changes_is_named(tmp_path: Path) -> None:
     """PyTorch's result has rank 1 for one column."""

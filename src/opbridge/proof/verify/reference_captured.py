@@ -327,6 +327,9 @@ class CapturedReference:
             try:
                 case = self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale))
             except _ProgramRefuses as error:
+                if not self._assumed:
+                    failure = f"PyTorch accepts fresh inputs, but the captured program does not: {error}"
+                    return CaseResult("example sizes", self._named(sizes), "failed", False, failure), scale
                 message = f"fresh ones violate an assumption of the model: {error}"
                 continue
             except Exception as error:
