@@ -35,7 +35,6 @@ from opbridge.torch_graph.floor_divisions import floor_negative_quotients
 from opbridge.torch_graph.promoted_results import promote_integers_beside_numbers, shield_results
 from opbridge.torch_graph.signature import user_inputs
 from opbridge.torch_graph.silence import silenced
-from opbridge.torch_graph.size_branches import branches_apart
 from opbridge.torch_graph.targets import calls_in, display_name, overload_of, target_key
 from opbridge.torch_graph.whole_slices import reduce_whole_slices
 
@@ -256,7 +255,7 @@ def _decompose(
 ) -> torch.export.ExportedProgram:
     kept = {key for key, spec in chosen.items() if spec.rung != "decompose"}
     try:
-        with silenced(), torch_internals.decomposing(program), branches_apart(), torch.no_grad():
+        with silenced(), torch_internals.decomposing(program), torch.no_grad():
             # Inside, because the setting changes torch's decompositions of recurrent layers.
             table = torch_internals.decomposition_table(native | kept)
             for key, spec in chosen.items():

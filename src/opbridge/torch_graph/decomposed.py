@@ -1,15 +1,24 @@
-"""Decomposes a captured program, also where decompositions create constants, which torch 2.13 loses."""
+"""Decomposes a captured program, also where decompositions create constants, which torch 2.13 loses.
+
+The internals of torch that this needs: ``_export_to_aten_ir`` and ``_materialize_and_lift_constants``, which torch 2.13
+calls, and, of the operators ``cond`` and ``while_loop``, ``reenter_make_fx``, ``materialize_as_graph`` and the
+``python_key_table`` with its kernel for ``FakeTensorMode``.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from opbridge.torch_graph.subgraphs import facts_of_one_path
 from opbridge.torch_graph.targets import in_any_layout
 
 __all__ = ["decomposed"]
@@ -25,9 +34,69 @@ def decomposed(
 
     A view may be of a result whose layout differs after the decomposition: attention's result has the layout of its
     inputs, and what it decomposes to has its own.
+
+    What a branch states about sizes is not true elsewhere. torch may need it there all the same, if it does not see
+    that two sizes are equal on either path.
     """
     with _views_in_any_layout(program):
-        return _decomposed(program, table)
+        try:
+            with _branches_apart():
+                return _decomposed(program, table)
+        except GuardOnDataDependentSymNode:
+            with _branches_apart(only_traced=True):
+                return _decomposed(program, table)
+
+
+@contextlib.contextmanager
+def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
+    """Decompose each branch and each loop inside the block without the facts that another states about sizes.
+
+    torch runs a branch several times: to see whether it writes into its inputs, for the shapes of its results, and to
+    trace it.
+
+    Args:
+        only_traced: Whether to forget only what is stated where a branch is traced.
+    """
+    utils: Any = importlib.import_module("torch._higher_order_ops.utils")
+    operators = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+    modules = [importlib.import_module(type(one).__module__) for one in operators]
+    changes: list[tuple[dict[Any, Any], Any, Callable[[Any], Any]]] = [
+        (vars(module), "reenter_make_fx", _reentering_apart) for module in modules
+    ]
+    if not only_traced:
+        changes += [(vars(utils), "materialize_as_graph", _apart)]
+        changes += [(one.python_key_table, FakeTensorMode, _running_apart) for one in operators]
+    with contextlib.ExitStack() as stack:
+        for change in changes:
+            stack.enter_context(_changed(*change))
+        yield
+
+
+@contextlib.contextmanager
+def _changed(table: dict[Any, Any], key: Any, change: Callable[[Any], Any]) -> Iterator[None]:
+    original = table[key]
+    table[key] = change(original)
+    try:
+        yield
+    finally:
+        table[key] = original
+
+
+def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with facts_of_one_path():
+            return function(*args, **kwargs)
+
+    return run
+
+
+def _reentering_apart(reenter: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: _apart(reenter(*args, **kwargs))
+
+
+def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """The shape function of an operator, whose arguments that are functions each state nothing."""
+    return lambda *args, **kwargs: kernel(*(_apart(one) if callable(one) else one for one in args), **kwargs)
 
 
 @contextlib.contextmanager

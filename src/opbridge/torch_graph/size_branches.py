@@ -2,15 +2,13 @@
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
 of a ``ShapeEnv`` with its ``_set_replacement``, ``constrain_symbol_range`` and ``get_implications``, the
-``symnode_tracker`` of a tracer, ``reenter_make_fx``, ``materialize_as_graph`` and the ``python_key_table`` of ``cond``
-and ``while_loop``.
+``symnode_tracker`` of a tracer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,16 +16,14 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, under
-from opbridge.torch_graph.subgraphs import facts_of_one_path, known_outside, untracked
+from opbridge.torch_graph.subgraphs import known_outside, untracked
 
 __all__ = [
-    "branches_apart",
     "guards_of_one_path",
     "is_computable",
     "reshape_result",
@@ -83,53 +79,6 @@ def _knowing(truth: torch.SymBool, taken: bool | None) -> Iterator[None]:
         env.axioms.clear()
         env.axioms.update(before)
         forget_results(env)
-
-
-@contextlib.contextmanager
-def branches_apart() -> Iterator[None]:
-    """Decompose each branch and each loop inside the block without the facts that another states about sizes.
-
-    torch runs a branch several times: to see whether it writes into its inputs, for the shapes of its results, and to
-    trace it.
-    """
-    utils: Any = importlib.import_module("torch._higher_order_ops.utils")
-    operators = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
-    modules = [utils, *(importlib.import_module(type(one).__module__) for one in operators)]
-    with contextlib.ExitStack() as stack:
-        for module in modules:
-            for name, change in (("reenter_make_fx", _reentering_apart), ("materialize_as_graph", _apart)):
-                if hasattr(module, name):
-                    stack.enter_context(_changed(vars(module), name, change))
-        for one in operators:
-            stack.enter_context(_changed(one.python_key_table, FakeTensorMode, _running_apart))
-        yield
-
-
-@contextlib.contextmanager
-def _changed(table: dict[Any, Any], key: Any, change: Callable[[Any], Any]) -> Iterator[None]:
-    original = table[key]
-    table[key] = change(original)
-    try:
-        yield
-    finally:
-        table[key] = original
-
-
-def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with facts_of_one_path():
-            return function(*args, **kwargs)
-
-    return run
-
-
-def _reentering_apart(reenter: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: _apart(reenter(*args, **kwargs))
-
-
-def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The shape function of an operator, whose arguments that are functions each state nothing."""
-    return lambda *args, **kwargs: kernel(*(_apart(one) if callable(one) else one for one in args), **kwargs)
 
 
 def selected_number(truth: Any, a: Any, b: Any) -> Any:
