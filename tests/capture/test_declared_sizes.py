@@ -175,7 +175,7 @@ def test_a_size_that_pytorch_accepts_and_a_guard_excludes(case: str) -> None:
     assert caught.value.to_dict()["code"] == "restricted-dimension"
 
 
-def test_conditions_that_are_not_reached_in_time_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_that_are_not_reached_within_the_time_limit_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(declared_sizes, "_MOST_SECONDS", -1.0)
     diagnosis = opbridge.diagnose(branch, (X,), dynamic_shapes=N)
     (finding,) = [found for found in diagnosis.findings if found.code == "untried-condition"]

@@ -88,7 +88,7 @@ class Captured:
             the program too, which then does not show what was captured.
         state: The buffers that are inputs and outputs; ``module`` is then a ``capture.stateful.Stateful``.
         unchecked: The checks of values that are left out of the program: their line, and the statement.
-        untried: The lines of conditions on sizes that were not compared with PyTorch in time.
+        untried: The lines of conditions on sizes that were not checked within the time limit.
         converted: The statements whose control flow was converted: the ONNX operator, and the line.
         assumptions: What the program assumes, because it holds for the example inputs.
         obstacles: Why these assumptions are necessary.

@@ -70,7 +70,7 @@ def check_declared_sizes(
         guards: The conditions of the captured program.
 
     Returns:
-        The lines of conditions in Python that were not reached in time.
+        The lines of conditions in Python that were not reached within the time limit.
 
     Raises:
         CaptureError: There is such a size; the message names the guard and its line.

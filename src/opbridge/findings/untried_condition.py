@@ -1,17 +1,17 @@
-"""A condition on sizes was not compared with PyTorch, because the time was up.
+"""A condition on sizes was not checked at other sizes, because the time limit was reached.
 
-What it means: the model branches on a dynamic size. The sizes at which the branch changes are compared with eager
-PyTorch for a minute, and this condition was not among those that were reached.
+What it means: the model branches on a dynamic size. The captured program is compared with eager PyTorch at sizes of the
+other branch, for at most 60 s, and this condition was not reached.
 
-Why it is a problem: if the branch of the example is wrong at other sizes, only the cases of the verification can show
-it, and they are at few sizes.
+Why it is a problem: if the branch of the example is wrong at other sizes, only the verification can show it, which
+tries few sizes.
 
 Example::
 
     if x.shape[0] % 8:       # in a model that takes seconds to run
         x = pad(x)
 
-Fix: verify the bundle with inputs of sizes that you use, ``opbridge verify BUNDLE --inputs FILE.npz``.
+Fix: verify the bundle with inputs of the sizes that you use, ``opbridge verify BUNDLE --inputs FILE.npz``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def finding(source: str) -> Finding:
     return Finding(
         CODE,
         source,
-        f"The condition on sizes at {source} was not compared with PyTorch at other sizes: the time was up.",
+        f"The condition on sizes at {source} was not checked at other sizes: the time limit of 60 s was reached.",
         "verify the bundle with inputs of the sizes that you use: opbridge verify BUNDLE --inputs FILE.npz.",
         severity="warning",
         sources=(source,),
