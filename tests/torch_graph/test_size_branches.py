@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 import opbridge
+from opbridge.errors import CaptureError
 
 
 class Extremes(nn.Module):
@@ -53,6 +54,12 @@ class Global(nn.Module):
         return shares.view(x.shape[0], 9) @ x.T
 
 
+@pytest.mark.xfail(
+    torch.__version__ < "2.14",
+    reason="torch 2.13 refuses branches whose results have other sizes in the last dimension",
+    raises=CaptureError,
+    strict=True,
+)
 def test_a_branch_does_not_fix_a_size_for_the_other(tmp_path: Path) -> None:
     rows = {0: torch.export.Dim("rows")}
     example = torch.randn(2, 9), torch.eye(2, 5)
