@@ -282,7 +282,7 @@ MADE = {
     ),
     "untried-condition": (
         {"source": "model.py:7"},
-        "The condition on sizes at model.py:7 was not checked at other sizes: the time limit of 60 s was reached.",
+        "The condition on sizes at model.py:7 was not checked at other sizes: the time limit was reached.",
         "verify the bundle with inputs of the sizes that you use",
     ),
     "unmapped-operator": (

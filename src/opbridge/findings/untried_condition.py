@@ -1,7 +1,7 @@
 """A condition on sizes was not checked at other sizes, because the time limit was reached.
 
 What it means: the model branches on a dynamic size. The captured program is compared with eager PyTorch at sizes of the
-other branch, for at most 60 s, and this condition was not reached.
+other branch for a limited time, and this condition was not reached.
 
 Why it is a problem: if the branch of the example is wrong at other sizes, only the verification can show it, which
 tries few sizes.
@@ -30,7 +30,7 @@ def finding(source: str) -> Finding:
     return Finding(
         CODE,
         source,
-        f"The condition on sizes at {source} was not checked at other sizes: the time limit of 60 s was reached.",
+        f"The condition on sizes at {source} was not checked at other sizes: the time limit was reached.",
         "verify the bundle with inputs of the sizes that you use: opbridge verify BUNDLE --inputs FILE.npz.",
         severity="warning",
         sources=(source,),

@@ -57,29 +57,20 @@ def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
     Args:
         only_traced: Whether to forget only what is stated where a branch is traced.
     """
-    utils: Any = importlib.import_module("torch._higher_order_ops.utils")
     operators = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
-    modules = [importlib.import_module(type(one).__module__) for one in operators]
-    changes: list[tuple[dict[Any, Any], Any, Callable[[Any], Any]]] = [
-        (vars(module), "reenter_make_fx", _reentering_apart) for module in modules
-    ]
-    if not only_traced:
-        changes += [(vars(utils), "materialize_as_graph", _apart)]
-        changes += [(one.python_key_table, FakeTensorMode, _running_apart) for one in operators]
     with contextlib.ExitStack() as stack:
-        for change in changes:
-            stack.enter_context(_changed(*change))
+        for one in operators:
+            module: Any = importlib.import_module(type(one).__module__)
+            reenter = _reentering_apart(module.reenter_make_fx)
+            stack.enter_context(mock.patch.object(module, "reenter_make_fx", reenter))
+            if not only_traced:
+                kernel = _running_apart(one.python_key_table[FakeTensorMode])
+                stack.enter_context(mock.patch.dict(one.python_key_table, {FakeTensorMode: kernel}))
+        if not only_traced:
+            utils: Any = importlib.import_module("torch._higher_order_ops.utils")
+            materialize = _apart(utils.materialize_as_graph)
+            stack.enter_context(mock.patch.object(utils, "materialize_as_graph", materialize))
         yield
-
-
-@contextlib.contextmanager
-def _changed(table: dict[Any, Any], key: Any, change: Callable[[Any], Any]) -> Iterator[None]:
-    original = table[key]
-    table[key] = change(original)
-    try:
-        yield
-    finally:
-        table[key] = original
 
 
 def _apart(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -77,7 +77,7 @@ template <class T>
 T Exp2(T a) {
   return std::exp2(a);
 }
-// By as many places as engines do on x86-64, where b is not less than the width.
+// As on x86-64, only the lowest 5 bits of b count, or 6 for 64-bit integers.
 template <class T>
 T BitShift(T a, T b, bool to_right) {
   static_assert(std::is_unsigned_v<T>);

@@ -204,10 +204,7 @@ class CapturedReference:
             except OpbridgeError:
                 raise
             except _ProgramRefuses as error:
-                failure = f"PyTorch accepts these inputs, but the captured program does not: {error}"
-                if self._assumed:
-                    failure = f"The inputs violate an assumption of the model: {error}"
-                yield CaseResult(name, self._named(sizes), "failed", False, failure)
+                yield self._refused_by_program(name, sizes, "these inputs", error)
             except Exception as error:
                 raise InputError(
                     f"PyTorch refuses the inputs {name}: {described_error(error)}",
@@ -320,6 +317,11 @@ class CapturedReference:
             raise
         return run, "" if watch is None else watch.found
 
+    def _refused_by_program(self, name: str, sizes: Mapping[str, int], accepted: str, error: Exception) -> CaseResult:
+        cause = f"PyTorch accepts {accepted}, but the captured program does not"
+        cause = "The inputs violate an assumption of the model" if self._assumed else cause
+        return CaseResult(name, self._named(sizes), "failed", False, f"{cause}: {error}")
+
     def _at_base(self) -> tuple[Case | CaseResult, int]:
         sizes, message = self.specs.sizes.base, ""
         outside: Case | None = None
@@ -328,8 +330,7 @@ class CapturedReference:
                 case = self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale))
             except _ProgramRefuses as error:
                 if not self._assumed:
-                    failure = f"PyTorch accepts fresh inputs, but the captured program does not: {error}"
-                    return CaseResult("example sizes", self._named(sizes), "failed", False, failure), scale
+                    return self._refused_by_program("example sizes", sizes, "fresh inputs", error), scale
                 message = f"fresh ones violate an assumption of the model: {error}"
                 continue
             except Exception as error:
@@ -363,8 +364,7 @@ class CapturedReference:
                 if self._assumed:
                     reasons.append(f"at {text}, the inputs violate an assumption of the model: {error}")
                     continue
-                failure = f"PyTorch accepts {text}, but the captured program does not: {error}"
-                return CaseResult(name, self._named(sizes), "failed", False, failure)
+                return self._refused_by_program(name, sizes, text, error)
             except Exception as error:
                 reasons.append(f"PyTorch refuses {text}: {described_error(error)}")
                 continue

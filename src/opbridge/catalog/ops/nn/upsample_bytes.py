@@ -1,4 +1,4 @@
-"""Resizing of images of bytes: the weights without antialiasing, and the operator that applies weights."""
+"""Resizing of images of bytes without antialiasing."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.custom_node import custom_node
-from opbridge.catalog.declare.spec import body_for, decomposition, kernel_translation
+from opbridge.catalog.declare.spec import decomposition
 from opbridge.catalog.formulas.element_types import only_for
-from opbridge.catalog.formulas.resizing import bytes_by_products, output_step, resize_bytes
-from opbridge.kernels.declared import kernel_for
-
-kernel_for("opbridge::ResizeBytes", "resize_bytes.h")
+from opbridge.catalog.formulas.resizing import output_step, resize_bytes
 
 _WHY = "PyTorch resizes bytes with fixed-point weights, and engines have no such kernel"
 
@@ -82,27 +78,3 @@ def _cubic(have: Any, want: Any, step: Any, align_corners: bool) -> Tensor:
     elements = torch.arange(have, dtype=torch.float64)
     is_at = neighbors.clamp(0, have - 1).unsqueeze(-1) == elements
     return torch.where(is_at, weights.unsqueeze(-1), 0.0).sum(-2)
-
-
-@decomposition("opbridge::resize_bytes")
-def by_products(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Two matrix products in float64.
-
-    resize_bytes(Tensor image, Tensor rows, Tensor columns) -> Tensor
-    """
-    return bytes_by_products(image, rows, columns)
-
-
-@kernel_translation("opbridge::resize_bytes")
-def with_kernel(image: Any, rows: Any, columns: Any) -> Any:
-    """``resize_bytes`` as a custom node with a kernel.
-
-    resize_bytes(Tensor image, Tensor rows, Tensor columns) -> Tensor
-    """
-    return custom_node("opbridge::ResizeBytes", image, rows, columns)
-
-
-@body_for("opbridge::ResizeBytes")
-def body(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The nodes of the mapping without a kernel."""
-    return bytes_by_products(image, rows, columns)
