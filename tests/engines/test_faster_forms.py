@@ -77,11 +77,35 @@ def test_bicubic_resizing_is_two_products(options: dict[str, Any]) -> None:
     trip.check(torch.randn_like(x), atol=2e-5, rtol=1e-5)
 
 
+@pytest.mark.quick("{'num_layers': 2, 'bidirectional': True}", every=2)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"nonlinearity": "relu", "batch_first": True},
+        {"num_layers": 2, "bidirectional": True},
+        {"bias": False, "bidirectional": True, "nonlinearity": "relu"},
+    ],
+    ids=str,
+)
+def test_a_recurrent_layer_is_a_loop_over_its_steps(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.RNN(16, 32, **options).eval()
+    trip = travel(
+        layer, (torch.randn(7, 9, 16),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},)
+    )
+    assert "Scan" in trip.op_types
+    assert "RNN" not in trip.op_types
+    for steps, rows in ((7, 9), (1, 12), (30, 1)):
+        trip.check(torch.randn(steps, rows, 16))
+
+
 STAYS: dict[str, tuple[Any, Any, str]] = {
     "softmax over the last axis": (Call(lambda x: x.softmax(-1)), IMAGE, "Softmax"),
     "softmax of few numbers": (Call(lambda x: x.softmax(1)), IMAGE[:, :, :5], "Softmax"),
     "softmax in float64": (Call(lambda x: x.softmax(1)), IMAGE.double(), "Softmax"),
     "few elements of rows": (Call(lambda x: x[..., [3, 1]].sin()), IMAGE, "Gather"),
+    "a recurrent layer of few numbers": (torch.nn.RNN(40, 8), IMAGE[0, :, :2], "RNN"),
     "an image": (Call(lambda x: F.interpolate(x, scale_factor=2)), IMAGE, "Resize"),
     "bicubic of a small image": (
         Call(lambda x: F.interpolate(x, scale_factor=2, mode="bicubic")),
