@@ -9,6 +9,8 @@ import torch
 from roundtrip import travel
 from torch.nn import functional as F
 
+from opbridge.catalog.declare.nan import ABSENT
+
 pytestmark = pytest.mark.newest
 
 
@@ -100,11 +102,56 @@ def test_a_recurrent_layer_is_a_loop_over_its_steps(options: dict[str, Any]) -> 
         trip.check(torch.randn(steps, rows, 16))
 
 
+TOKENS = torch.randn(2, 3, 9, 8)
+BEFORE = torch.ones(9, 9, dtype=torch.bool).tril()
+SHIFTED = torch.zeros(9, 9).masked_fill(torch.arange(9) // 3 != (torch.arange(9) // 3)[:, None], -100.0)
+
+
+def attend(x: Any, mask: Any) -> Any:
+    """Attention of the tokens to each other, with a mask of numbers."""
+    return (x @ x.mT + mask).softmax(-1) @ x
+
+
+MASKED: dict[str, Any] = {
+    "causal": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "a mask of numbers": lambda x: attend(x, SHIFTED),
+    "hidden scores are replaced": lambda x: (x @ x.mT).masked_fill(~BEFORE, -1e9).softmax(-1) @ x,
+    "a mask that depends on the inputs too": lambda x: F.scaled_dot_product_attention(
+        x, x, x, BEFORE & (x[..., None, :, 0] > 0)
+    ),
+}
+
+
+@pytest.mark.quick("a mask that depends on the inputs too", every=2)
+@pytest.mark.parametrize("name", MASKED)
+def test_hidden_scores_are_bounded(name: str) -> None:
+    torch.manual_seed(0)
+    trip = travel(Call(MASKED[name]), (TOKENS,), nan=ABSENT, opset=17 if name == "causal" else None)
+    assert {"ReduceMax", "Max", "Softmax"} <= set(trip.op_types)
+    for scale in (1.0, 1e-3, 30.0, 1e18):
+        trip.check(scale * TOKENS.flip(0), atol=1e-5 * scale)
+
+
+@pytest.mark.quick
+def test_a_sum_before_a_normalization_stays_apart() -> None:
+    layer = torch.nn.LayerNorm(8)
+    trip = travel(Call(lambda x: layer(x + x.flip(0))), (TOKENS[0],))
+    assert "Sum" in trip.op_types
+    trip.check(torch.randn_like(TOKENS[0]))
+
+
 STAYS: dict[str, tuple[Any, Any, str]] = {
     "softmax over the last axis": (Call(lambda x: x.softmax(-1)), IMAGE, "Softmax"),
     "softmax of few numbers": (Call(lambda x: x.softmax(1)), IMAGE[:, :, :5], "Softmax"),
     "softmax in float64": (Call(lambda x: x.softmax(1)), IMAGE.double(), "Softmax"),
     "few elements of rows": (Call(lambda x: x[..., [3, 1]].sin()), IMAGE, "Gather"),
+    "attention without a mask": (Call(lambda x: attend(x, 0.5)), TOKENS, "MatMul"),
+    "a mask of inputs only": (Call(lambda x: attend(x, torch.where(x.sum() > 0, 0.0, -1e9))), TOKENS, "Where"),
+    "attention whose weights are returned": (
+        Call(lambda x: (w := (x @ x.mT + SHIFTED).softmax(-1), w @ x)),
+        TOKENS,
+        "Add",
+    ),
     "a recurrent layer of few numbers": (torch.nn.RNN(40, 8), IMAGE[0, :, :2], "RNN"),
     "an image": (Call(lambda x: F.interpolate(x, scale_factor=2)), IMAGE, "Resize"),
     "bicubic of a small image": (
@@ -124,4 +171,6 @@ STAYS: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("name", STAYS)
 def test_others_stay(name: str) -> None:
     model, x, kept = STAYS[name]
-    assert kept in travel(model, (x,)).op_types
+    op_types = travel(model, (x,)).op_types
+    assert kept in op_types
+    assert "Max" not in op_types

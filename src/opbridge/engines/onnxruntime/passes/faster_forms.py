@@ -5,7 +5,8 @@ times as long as its formula, PRelu three times (with one slope for all channels
 nearest-neighbor resizing of a volume six times as long as three Gathers. Bicubic resizing takes ten times as long as
 two products with the matrices of its weights, and longer. A Gather along the last axis copies element by element, and
 takes 2.5 times as long as one along the first axis between two Transposes. An RNN takes up to four times as long as a
-loop over its steps.
+loop over its steps. A LayerNormalization of an Add becomes one SkipLayerNormalization, which takes five times as long;
+of a Sum it does not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.engines.onnxruntime.passes.masked_softmax import is_masked, softmax_of_bounded
 from opbridge.engines.onnxruntime.passes.recurrent_steps import is_recurrent, recurrent_steps
 from opbridge.engines.versions import SYMBOLIC
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
@@ -101,6 +103,22 @@ def _reduced(op: Builder, op_type: str, x: ir.Value, axis: int, since: int) -> i
     if op.opset < since:
         return op.make(op_type, x, axes=[axis], keepdims=1)
     return op.make(op_type, x, op.constant(np.array([axis])), keepdims=1)
+
+
+def _is_normalized(node: ir.Node, shape: ir.Shape) -> bool:
+    """Whether a sum of two tensors of one shape is the input of a LayerNormalization."""
+    other = node.inputs[1]
+    users = (use.node for use in node.outputs[0].uses() if use.idx == 0)
+    return (
+        other is not None
+        and other.shape == shape
+        and any(user.op_type == "LayerNormalization" and not user.domain for user in users)
+    )
+
+
+def _sum(op: Builder, node: ir.Node) -> ir.Value:
+    result: ir.Value = op.Sum(*node.inputs)
+    return result
 
 
 def _parametric_relu(op: Builder, node: ir.Node) -> ir.Value:
@@ -282,7 +300,8 @@ def _cubic_weights(before: int, after: int, scale: float, mode: str, a: float) -
 
 
 _FORMS: Mapping[str, Sequence[tuple[_Form, Callable[[ir.Node, ir.Shape], bool]]]] = {
-    "Softmax": [(_softmax, _is_inner)],
+    "Add": [(_sum, _is_normalized)],
+    "Softmax": [(_softmax, _is_inner), (softmax_of_bounded, is_masked)],
     "LogSoftmax": [(_softmax, _is_inner)],
     "Gather": [(_along_last, _is_along_last)],
     "PRelu": [(_parametric_relu, _is_of_one_rank)],
