@@ -18,6 +18,7 @@ from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimension
 from opbridge.torch_graph.dimensions import arguments_by_name, chosen_by_torch, declared_sizes, from_two, without_names
 from opbridge.torch_graph.gradients import without_gradient_modes
 from opbridge.torch_graph.imported import importing_outside
+from opbridge.torch_graph.open_masks import leave_out_open_masks
 from opbridge.torch_graph.outputs import opening_outputs
 from opbridge.torch_graph.python_sizes import dynamic_builtins, einsum_from_left_to_right
 from opbridge.torch_graph.silence import silenced
@@ -162,6 +163,7 @@ def _export_as_declared(
                 stack.enter_context(context)
             program = torch.export.export(module, args, kwargs or None, dynamic_shapes=shapes, strict=False)
         guards += keep_dynamic_sizes(program)
+        leave_out_open_masks(program)
         return program
     except Exception as error:
         with keeping_state(module):
