@@ -19,6 +19,8 @@ __all__ = ["is_recurrent", "recurrent_steps"]
 
 _FEW = 128
 """The number of elements of a state up to which the overhead of the loop outweighs the gain."""
+_ROWS = 8
+"""The number of rows for which a layer of a dynamic number of rows is written."""
 
 
 def is_recurrent(node: ir.Node, shape: Sequence[Any]) -> bool:
@@ -31,7 +33,7 @@ def is_recurrent(node: ir.Node, shape: Sequence[Any]) -> bool:
     return (
         isinstance(directions, int)
         and isinstance(width, int)
-        and (not isinstance(rows, int) or rows * width > _FEW)
+        and (rows if isinstance(rows, int) else _ROWS) * width > _FEW
         and set(_activations(node)) <= {"Tanh", "Relu"}
     )
 
