@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
 
 from opbridge.engines.onnxruntime.passes.masked_softmax import is_masked, softmax_of_bounded
 from opbridge.engines.onnxruntime.passes.recurrent_steps import is_recurrent, recurrent_steps
@@ -57,6 +58,8 @@ class FasterFormsPass(ir.passes.InPlacePass):
             if form is not None:
                 changed.setdefault(node.op_type, []).append(describe_node(node))
                 _replace(node, form(Builder(node, opset, names, lambda made: None), node))
+        common_passes.LiftConstantsToInitializersPass(size_limit=0)(model)
+        common_passes.DeduplicateInitializersPass()(model)
         for node in all_nodes(model):
             node.version = None
         adaptations = tuple(
