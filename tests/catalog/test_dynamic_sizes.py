@@ -327,3 +327,22 @@ def test_a_mask_of_rank_0_is_an_index() -> None:
     trip = travel(score, (torch.tensor([1.0, 2.0, -1.0]),))
     for values in ([3.0, 2.0, 1.0], [-1.0, -2.0, -3.0], [0.0, 0.0, 0.0]):
         trip.check(torch.tensor(values))
+
+
+MASKED_COLUMNS = torch.tensor([True, False, True, False])
+
+
+def _masked_columns(x: Tensor, other: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    written, zeroed, changed = x.clone(), x.clone(), torch.stack([x, x])
+    written[:, MASKED_COLUMNS] = other
+    zeroed[:, mask] = 0.0
+    changed[:, :, mask] += 1.0
+    return written, zeroed, changed
+
+
+@pytest.mark.slow
+def test_columns_are_written_at_a_mask() -> None:
+    """As in the inverse of a coupling layer."""
+    trip = travel(_masked_columns, (torch.randn(3, 4), torch.randn(3, 2), MASKED_COLUMNS))
+    for mask in ([True] * 4, [False] * 4, [False, True, True, False]):
+        trip.check(torch.randn(3, 4), torch.randn(3, 2), torch.tensor(mask))

@@ -737,3 +737,33 @@ def range_as_an_old_tensor(x):
 def lists_in_an_index(x):
     rows, columns = (indices.tolist() for indices in torch.where(x > 0))
     return x[None, rows].sum(1), x[rows, columns, None]
+
+
+def _points(n):
+    return (torch.randn(n, 2, generator=torch.Generator().manual_seed(n)),)
+
+
+@program("Loop", "If", cases=[_points(n) for n in (12, 5, 20)], dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def means_of_groups(x):
+    means, before = x[:3].clone(), None
+    for _ in range(20):
+        group = torch.cdist(x, means).argmin(1)
+        if before is not None and torch.equal(group, before):
+            break
+        before = group
+        for k in range(3):
+            members = x[group == k]
+            if len(members) > 0:
+                means[k] = members.mean(0)
+    return means, group
+
+
+@program("Loop", "If", cases=counts(3, 1, 9))
+def a_sum_of_an_inner_loop(x, n):
+    total = x * 0
+    for i in range(n):
+        if i != 1:
+            total = total + 1
+            for _ in range(2):
+                total += x
+    return total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Sequence
 
-from opbridge.capture.control_flow.names import is_temporary, loaded
+from opbridge.capture.control_flow.names import is_temporary, loaded, parts_of
 
 __all__ = ["read_after_branches", "set_in_each_iteration"]
 
@@ -40,17 +40,18 @@ def set_in_each_iteration(statement: ast.stmt, inner: Iterable[str]) -> list[str
     """
     if not isinstance(statement, (ast.For, ast.While)):
         return []
-    item: list[ast.stmt] = [ast.Assign([statement.target], statement.iter)] if isinstance(statement, ast.For) else []
-    tests = [statement.test] if isinstance(statement, ast.While) else [getattr(statement, "goes_on", None)]
-    elsewhere = loaded([*filter(None, tests), *statement.orelse])
-    return [name for name in inner if name not in elsewhere and is_temporary(name, [[*item, *statement.body]])]
+    head, (body, orelse) = parts_of(statement)
+    goes_on = getattr(statement, "goes_on", None)
+    elsewhere = loaded([*head, *orelse, *([goes_on] if goes_on is not None else [])])
+    return [name for name in inner if name not in elsewhere and is_temporary(name, [body])]
 
 
 def _visit(block: Sequence[ast.stmt], after: frozenset[str], found: dict[int, frozenset[str]]) -> None:
     for statement in reversed(block):
         inner = after
         if isinstance(statement, (ast.For, ast.While)):
-            inner |= _reads([statement])
+            read = _reads([statement])
+            inner |= read - set(set_in_each_iteration(statement, read))
         elif isinstance(statement, ast.If):
             found[id(statement)] = after
         elif isinstance(statement, ast.Try):

@@ -20,6 +20,7 @@ __all__ = [
     "locals_of",
     "looks_up",
     "names_of",
+    "parts_of",
     "repeats_list",
     "touched",
 ]
@@ -122,6 +123,16 @@ def loaded(nodes: Iterable[ast.AST]) -> collections.Counter[str]:
     )
 
 
+def parts_of(statement: ast.stmt) -> tuple[list[ast.expr], list[list[ast.stmt]]]:
+    """What an ``if``, a ``for`` or a ``while`` reads itself, and its blocks; no blocks for any other statement."""
+    if isinstance(statement, ast.For):
+        item: list[ast.stmt] = [ast.Assign([statement.target], statement.iter)]
+        return [statement.iter], [[*item, *statement.body], statement.orelse]
+    if isinstance(statement, (ast.If, ast.While)):
+        return [statement.test], [statement.body, statement.orelse]
+    return [], []
+
+
 def is_temporary(name: str, blocks: Sequence[Sequence[ast.stmt]]) -> bool:
     """Whether each of these blocks that uses a variable assigns it before it reads it."""
     return all(_assigns_first(name, block) for block in blocks)
@@ -129,15 +140,24 @@ def is_temporary(name: str, blocks: Sequence[Sequence[ast.stmt]]) -> bool:
 
 def _assigns_first(name: str, block: Sequence[ast.stmt]) -> bool:
     for statement in block:
-        if isinstance(statement, ast.If) and not loaded([statement.test])[name]:
-            if not is_temporary(name, (statement.body, statement.orelse)):
+        head, blocks = parts_of(statement)
+        if blocks and not loaded(head)[name]:
+            if not is_temporary(name, blocks):
                 return False
             continue
-        if loaded([statement])[name]:
+        if loaded([statement])[name] or _is_augmented(name, statement):
             return False
         if isinstance(statement, ast.Assign) and name in assigned([statement]):
             return True
     return True
+
+
+def _is_augmented(name: str, statement: ast.stmt) -> bool:
+    """Whether a statement contains ``name += ...``, which reads the variable too."""
+    return any(
+        isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name
+        for node in ast.walk(statement)
+    )
 
 
 def names_of(target: ast.expr) -> list[str]:

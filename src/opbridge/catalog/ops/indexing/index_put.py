@@ -1,4 +1,4 @@
-"""``index_put`` with int32 indices."""
+"""``index_put`` with int32 indices, and with masks beside other indices or slices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
 
-_WHY = "torch's mapping passes int32 indices to ScatterND, which requires int64; other calls keep that mapping"
+_WHY = (
+    "torch's mapping passes int32 indices to ScatterND, and refuses masks beside others; other calls keep that mapping"
+)
 
 
 def _put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
-    if not any(index is not None and index.dtype == torch.int32 for index in indices):
+    masks = [index for index in indices if index is not None and index.dtype == torch.bool]
+    is_narrow = any(index is not None and index.dtype == torch.int32 for index in indices)
+    if not is_narrow and not (masks and len(indices) > 1):
         return NotImplemented
-    wide = [index.to(torch.int64) if index is not None and index.dtype == torch.int32 else index for index in indices]
+    wide: list[Tensor | None] = []
+    for index in indices:
+        if index is not None and index.dtype == torch.bool and len(indices) > 1:
+            wide += index.nonzero().unbind(1)
+        else:
+            wide.append(index.to(torch.int64) if index is not None and index.dtype == torch.int32 else index)
     return torch.ops.aten.index_put.default(self, wide, values, accumulate)
 
 
