@@ -9,7 +9,7 @@ a float32 sum with exp(0) does not notice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ _BELOW = 80.0
 """How far below the largest score of its row a score is at most."""
 _HIDDEN = -50.0
 """What hides a score is at most this number."""
+_ADDED = frozenset({"Add", "Sum"})
 _MOVED = frozenset({"Cast", "Expand", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _COMBINED = frozenset({"And", "Or", "Not"})
 _SIZES = frozenset({"Shape", "Size"})
@@ -42,22 +43,20 @@ def is_masked(node: ir.Node, shape: Sequence[Any]) -> bool:
     )
 
 
-def _has_mask(value: ir.Value | None) -> bool:
+def _has_mask(scores: ir.Value | None) -> bool:
     """Whether a fixed mask was added to the scores, or took their place."""
-    hidden = _is_hidden(value)
-    if hidden is not None or value is None or (node := value.producer()) is None:
-        return bool(np.any(hidden) and not np.all(hidden))
-    if node.op_type == "Where" and not node.domain:
-        condition, *branches = node.inputs
-        if any(np.all(hidden) for branch in branches if (hidden := _is_hidden(branch)) is not None):
-            return _is_fixed(condition) or any(map(_has_mask, branches))
-        return any(map(_has_mask, branches))
-    if node.op_type in ("Add", "Sum") or node.op_type in _MOVED:
-        return any(map(_has_mask, node.inputs))
+    for value, node in _sources(scores, _ADDED | _MOVED | {"Where"}):
+        hidden = _hidden(value)
+        if hidden is not None and hidden.any() and not hidden.all():
+            return True
+        if node is not None and node.op_type == "Where":
+            condition, *branches = node.inputs
+            if any(hidden is not None and hidden.all() for hidden in map(_hidden, branches)) and _is_fixed(condition):
+                return True
     return False
 
 
-def _is_hidden(value: ir.Value | None) -> np.ndarray | None:
+def _hidden(value: ir.Value | None) -> np.ndarray | None:
     """Which elements of a constant hide a score; None if the value is no constant of floats."""
     tensor = ir.convenience.get_const_tensor(value) if value is not None else None
     return tensor.numpy() <= _HIDDEN if tensor is not None and tensor.dtype is ir.DataType.FLOAT else None
@@ -65,31 +64,33 @@ def _is_hidden(value: ir.Value | None) -> np.ndarray | None:
 
 def _is_fixed(condition: ir.Value | None) -> bool:
     """Whether a part of a condition depends on sizes and constants only, and is not the same everywhere."""
-    tensor = ir.convenience.get_const_tensor(condition) if condition is not None else None
-    if tensor is not None:
-        truth = tensor.numpy()
-        return bool(truth.any() and not truth.all())
-    node = condition.producer() if condition is not None else None
-    if node is None:
-        return False
-    if node.op_type in _COMBINED or node.op_type in _MOVED:
-        return any(map(_is_fixed, node.inputs))
-    return not _depends_on_inputs(node)
+    for value, node in _sources(condition, _COMBINED | _MOVED):
+        tensor = ir.convenience.get_const_tensor(value)
+        if tensor is not None:
+            if tensor.numpy().any() and not tensor.numpy().all():
+                return True
+        elif node is not None and node.op_type not in _COMBINED | _MOVED and not _reads_inputs(value):
+            return True
+    return False
 
 
-def _depends_on_inputs(node: ir.Node) -> bool:
-    """Whether a node reads an input of its graph for more than its sizes."""
-    found, waiting = {node}, [node]
+def _reads_inputs(value: ir.Value) -> bool:
+    """Whether a value depends on an input of its graph by more than its sizes."""
+    return any(found.is_graph_input() for found, _ in _sources(value, None))
+
+
+def _sources(value: ir.Value | None, operators: frozenset[str] | None) -> Iterator[tuple[ir.Value, ir.Node | None]]:
+    """A value and what it is computed from by these operators (by None: all but ``Shape``), with their nodes."""
+    found, waiting = set[ir.Value](), [value]
     while waiting:
         current = waiting.pop()
-        for value in current.inputs if current.op_type not in _SIZES else ():
-            source = value.producer() if value is not None else None
-            if source is None and value is not None and value.is_graph_input():
-                return True
-            if source is not None and source not in found:
-                found.add(source)
-                waiting.append(source)
-    return False
+        if current is None or current in found:
+            continue
+        found.add(current)
+        node = current.producer()
+        yield current, node
+        if node is not None and (node.op_type not in _SIZES if operators is None else node.op_type in operators):
+            waiting += node.inputs
 
 
 def softmax_of_bounded(op: Builder, node: ir.Node) -> ir.Value:
