@@ -139,3 +139,29 @@ def unpacked_lists(x):
     first, *rest = rows
     *before, last = x.unbind(0)
     return a * b, torch.stack(rest) - first, torch.stack(before) + last
+
+
+@program("Loop", "If", cases=SIZES, dynamic=ROWS)
+def intervals_that_are_joined(x):
+    spans = torch.stack([x[:, 0], x[:, 0] + x[:, 1].abs()], 1)
+    spans = spans[spans[:, 0].argsort()]
+    joined = [spans[0]]
+    for span in spans[1:]:
+        if span[0] <= joined[-1][1]:
+            joined[-1] = torch.stack([joined[-1][0], torch.maximum(joined[-1][1], span[1])])
+        else:
+            joined.append(span)
+    return torch.stack(joined)
+
+
+@program("Loop", "If", cases=SIZES, dynamic=ROWS)
+def sums_until_a_negative_number(x):
+    sums = [x[0].sum() * 2]
+    for i in range(1, x.shape[0]):
+        if i == 9:
+            break
+        if x[i, 0] > 0:
+            sums[-1] += x[i].sum()
+        else:
+            sums.append(x[i].sum() * 2)
+    return torch.stack(sums), len(sums)

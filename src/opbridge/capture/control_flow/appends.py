@@ -23,6 +23,17 @@ class ListsByAppend(ast.NodeTransformer):
                                           last = last + a
                                           x.append(last)
 
+    If it also writes ``x[-1]``, and ``x`` begins as a list that is not empty, ``x`` has the elements before this one::
+
+        for a in xs:                  last = x.pop()
+            if close(x[-1], a):       for a in xs:
+                x[-1] = x[-1] + a         if close(last, a):
+            else:                 ->          last = last + a
+                x.append(a)               else:
+                                              x.append(last)
+                                              last = a
+                                      x.append(last)
+
     A loop that only adds to a tensor with ``torch.cat`` collects the parts instead::
 
         for a in xs:                      rows = [x]
@@ -36,16 +47,28 @@ class ListsByAppend(ast.NodeTransformer):
 
     def __init__(self, flow: str) -> None:
         self._flow = flow
+        self._filled: frozenset[str] = frozenset()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A function, with its lists that are never assigned without elements."""
+        outer, self._filled = self._filled, _filled_lists(node)
+        self.generic_visit(node)
+        self._filled = outer
+        return node
 
     def visit_For(self, node: ast.For | ast.While) -> ast.AST | list[ast.stmt]:
         """A loop."""
         self.generic_visit(node)
-        first = []
-        for name in _read_at_the_end(node):
-            _LastElement(name).visit(node)
-            value = ast.Call(ast.Attribute(_name(self._flow), "last", ast.Load()), [_name(name)], [])
+        first: list[ast.stmt] = []
+        rest: list[ast.stmt] = []
+        for name, is_written in _used_at_the_end(node):
+            if is_written and name not in self._filled:
+                continue
+            _LastElement(name, is_written).visit(node)
+            value = _call(name, "pop") if is_written else _call(self._flow, "last", name)
             first.append(at(ast.Assign([ast.Name(_LAST + name, ast.Store())], value), node))
-        rest = []
+            if is_written:
+                rest.append(at(ast.Expr(_call(name, "append", _LAST + name)), node))
         for name in _joined_names(node):
             joining = _Joining(name)
             joining.visit(node)
@@ -82,7 +105,7 @@ class ListsByAppend(ast.NodeTransformer):
         return node
 
 
-def _elements(node: ast.expr) -> ast.List | None:
+def _elements(node: ast.AST) -> ast.List | None:
     """The list, if it names its elements and has some."""
     if not isinstance(node, ast.List) or not node.elts or any(isinstance(one, ast.Starred) for one in node.elts):
         return None
@@ -96,14 +119,19 @@ def _appends(target: ast.expr, values: ast.List, like: ast.stmt) -> list[ast.stm
 
 
 class _LastElement(ast.NodeTransformer):
-    """Replaces ``x[-1]`` by a variable, and assigns it before ``x.append``."""
+    """Replaces ``x[-1]`` by a variable.
 
-    def __init__(self, name: str) -> None:
-        self._list, self._last = name, _LAST + name
+    Args:
+        name: The list.
+        is_apart: Whether the list does not have the last element.
+    """
+
+    def __init__(self, name: str, is_apart: bool) -> None:
+        self._list, self._last, self._is_apart = name, _LAST + name, is_apart
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
-        return ast.copy_location(_name(self._last), node) if _is_end(node) == self._list else node
+        return ast.copy_location(ast.Name(self._last, node.ctx), node) if _is_end(node) == self._list else node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
@@ -111,7 +139,7 @@ class _LastElement(ast.NodeTransformer):
             return node
         assigned = at(ast.Assign([ast.Name(self._last, ast.Store())], node.value.args[0]), node)
         node.value.args = [_name(self._last)]
-        return [assigned, at(node, node)]
+        return [at(node, node), assigned] if self._is_apart else [assigned, at(node, node)]
 
 
 class _Joining(ast.NodeTransformer):
@@ -158,15 +186,18 @@ def _added(node: ast.AST, name: str) -> ast.Call | None:
     return call if names == [name, name] else None
 
 
-def _read_at_the_end(loop: ast.For | ast.While) -> list[str]:
-    """The lists that a loop only appends to and reads the last element of."""
-    uses, appends, reads = (collections.Counter[str]() for _ in range(3))
+def _used_at_the_end(loop: ast.For | ast.While) -> list[tuple[str, bool]]:
+    """The lists that a loop only appends to and uses the last element of, and whether it writes that element."""
+    uses, appends, reads, writes = (collections.Counter[str]() for _ in range(4))
     for node in ast.walk(loop):
         if isinstance(node, ast.Name):
             uses[node.id] += 1
         appends.update(filter(None, [_appended_to(node.value) if isinstance(node, ast.Expr) else None]))
-        reads.update(filter(None, [_is_end(node)]))
-    return [name for name in sorted(reads) if appends[name] and uses[name] == appends[name] + reads[name]]
+        (reads if isinstance(getattr(node, "ctx", None), ast.Load) else writes).update(filter(None, [_is_end(node)]))
+    ends = reads + writes
+    return [
+        (name, writes[name] > 0) for name in sorted(ends) if appends[name] and uses[name] == appends[name] + ends[name]
+    ]
 
 
 def _appended_to(call: ast.expr) -> str | None:
@@ -178,9 +209,24 @@ def _appended_to(call: ast.expr) -> str | None:
 
 def _is_end(node: ast.AST) -> str | None:
     """The name of the list in ``x[-1]``."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name):
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del) and isinstance(node.value, ast.Name):
         return node.value.id if ast.unparse(node.slice) == "-1" else None
     return None
+
+
+def _filled_lists(function: ast.FunctionDef) -> frozenset[str]:
+    """The variables that a function only assigns lists with elements."""
+    filled, others = set[str](), set[str]()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            (filled if _elements(node.value) is not None else others).add(node.targets[0].id)
+        elif isinstance(node, ast.arg):
+            others.add(node.arg)
+    return frozenset(filled - others)
+
+
+def _call(owner: str, function: str, *names: str) -> ast.Call:
+    return ast.Call(ast.Attribute(_name(owner), function, ast.Load()), [_name(name) for name in names], [])
 
 
 def _name(name: str) -> ast.Name:
