@@ -105,7 +105,7 @@ class ListsByAppend(ast.NodeTransformer):
         return node
 
 
-def _elements(node: ast.AST) -> ast.List | None:
+def _elements(node: ast.expr) -> ast.List | None:
     """The list, if it names its elements and has some."""
     if not isinstance(node, ast.List) or not node.elts or any(isinstance(one, ast.Starred) for one in node.elts):
         return None
@@ -216,13 +216,13 @@ def _is_end(node: ast.AST) -> str | None:
 
 def _filled_lists(function: ast.FunctionDef) -> frozenset[str]:
     """The variables that a function only assigns lists with elements."""
-    filled, others = set[str](), set[str]()
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            (filled if _elements(node.value) is not None else others).add(node.targets[0].id)
-        elif isinstance(node, ast.arg):
-            others.add(node.arg)
-    return frozenset(filled - others)
+    nodes = list(ast.walk(function))
+    stored = collections.Counter(
+        node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    )
+    lists = (node.targets for node in nodes if isinstance(node, ast.Assign) and _elements(node.value) is not None)
+    filled = collections.Counter(targets[0].id for targets in lists if isinstance(targets[0], ast.Name))
+    return frozenset(name for name, count in filled.items() if stored[name] == count)
 
 
 def _call(owner: str, function: str, *names: str) -> ast.Call:

@@ -15,9 +15,8 @@ _WHY = (
 
 
 def _put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
-    masks = [index for index in indices if index is not None and index.dtype == torch.bool]
-    is_narrow = any(index is not None and index.dtype == torch.int32 for index in indices)
-    if not is_narrow and not (masks and len(indices) > 1):
+    dtypes = {index.dtype for index in indices if index is not None}
+    if torch.int32 not in dtypes and not (torch.bool in dtypes and len(indices) > 1):
         return NotImplemented
     wide: list[Tensor | None] = []
     for index in indices:

@@ -316,6 +316,8 @@ _FORMS: Mapping[str, Sequence[tuple[_Form, Callable[[ir.Node, ir.Shape], bool]]]
 def _replace(node: ir.Node, form: ir.Value | tuple[ir.Value, ...]) -> None:
     """Use the values of ``form`` in place of the node's outputs, under the names of these."""
     for old, new in zip(node.outputs, (form,) if isinstance(form, ir.Value) else form, strict=False):
+        if not old.uses() and not old.is_graph_output():
+            continue
         new.type, new.shape = old.type, old.shape
         new.name, old.name = old.name, f"{old.name}_slow"
         old.replace_all_uses_with(new, replace_graph_outputs=True)
