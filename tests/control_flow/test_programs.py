@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 import refusals  # noqa: F401
-import shrinking  # noqa: F401
+import resized  # noqa: F401
 import sizes  # noqa: F401
 import torch
 from program import PROGRAMS, REFUSED, Program

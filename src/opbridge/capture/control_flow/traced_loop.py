@@ -14,8 +14,8 @@ from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
 from opbridge.capture.control_flow.growing import GrowingLists
 from opbridge.capture.control_flow.operands import Operands
+from opbridge.capture.control_flow.resized import ResizedTensors
 from opbridge.capture.control_flow.rows import Rows
-from opbridge.capture.control_flow.shrinking import ShrinkingTensors
 from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
 from opbridge.capture.control_flow.state import State, note_operator, notes_unless_raised
 from opbridge.capture.control_flow.values import (
@@ -101,7 +101,7 @@ class TracedLoop:
         self.lists = [_Variable.of(*one) for one in zip(self.contents.names, self.contents.now(), strict=True)]
         self.carried: dict[tuple[int, int], Output] = {}
         self.growing = GrowingLists(self.site, self.test is not None)
-        self.shrinking = ShrinkingTensors()
+        self.resized = ResizedTensors()
 
     def run(self) -> None:
         """Trace the loop, and assign the variables their values after it."""
@@ -140,20 +140,20 @@ class TracedLoop:
     def _extra_carried(self) -> list[Tensor]:
         """The number of the iteration, those of elements, and the tensors of lists: like these before the loop."""
         number = torch.zeros((), dtype=torch.int64)
-        return [number, *self.shrinking.before(), *self.growing.before(self.length)]
+        return [number, *self.resized.before(), *self.growing.before(self.length)]
 
     def _extra(self, values: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """The numbers of elements, and the tensors of lists."""
         extra = values[len(self.carried) + 1 :]
-        return extra[: len(self.shrinking)], extra[len(self.shrinking) :]
+        return extra[: len(self.resized)], extra[len(self.resized) :]
 
     def _assign(self, values: Sequence[Tensor], index: Tensor | None) -> tuple[list[Any], dict[int, Rows]]:
         """Give the variables the values of an iteration, or after the loop, and the lists the elements until then."""
         numbers, stored = self._extra(values)
-        self.shrinking.begin(numbers)
+        self.resized.begin(numbers)
         rows = self.growing.rows(stored, index)
         given = dict(zip(self.carried, values, strict=False))
-        python = {key: self.shrinking.shortened(key, self.carried[key].in_python(v)) for key, v in given.items()}
+        python = {key: self.resized.shortened(key, self.carried[key].in_python(v)) for key, v in given.items()}
         everything = [
             pytree.tree_unflatten(
                 [python.get((number, position), leaf) for position, leaf in enumerate(variable.leaves)],
@@ -187,13 +187,13 @@ class TracedLoop:
         for number, (variable, value) in enumerate(zip([*self.variables, *self.lists], after, strict=True)):
             value = self.growing.without_added(number, variable.name, before[number], value, rows.get(number))
             changed |= self._compare(number, variable, value, computed)
-        length = self.shrinking.most() if self.length is None else self.length
-        if self.growing.changed(length) or self.shrinking.changed or changed:
+        length = self.resized.most() if self.length is None else self.length
+        if self.growing.changed(length) or self.resized.changed or changed:
             self.length = length
             raise _Again
         outputs = [output.computed(computed[key]) for key, output in self.carried.items()]
         _, stored = self._extra(values)
-        return [*outputs, index + 1, *self.shrinking.after(), *self.growing.written(stored, index)]
+        return [*outputs, index + 1, *self.resized.after(), *self.growing.written(stored, index)]
 
     def _compare(self, number: int, variable: _Variable, value: Any, computed: dict[tuple[int, int], Any]) -> bool:
         """Compare a variable after an iteration with the one before; whether the loop must be traced again."""
@@ -209,7 +209,7 @@ class TracedLoop:
             )
         changed = False
         for position, (entry, leaf) in enumerate(zip(variable.leaves, leaves, strict=True)):
-            leaf = self.shrinking.filled((number, position), leaf)
+            leaf = self.resized.filled((number, position), leaf)
             changed |= self._compare_leaf((number, position), variable, entry, leaf)
             computed[number, position] = leaf
         return changed
@@ -241,15 +241,16 @@ class TracedLoop:
         if shape is None:
             shape = tuple(leaf.shape)
             before = tuple(entry.shape) if isinstance(entry, Tensor) else shape
-            if self.shrinking.add(key, before, shape):
-                shape = before
-            elif not same_shape(before, shape):
+            resized = self.resized.add(key, before, shape, self.length)
+            if resized is not None:
+                shape = resized
+            elif key not in self.resized and not same_shape(before, shape):
                 shapes = f"{before} before and {shape} after an iteration"
                 refuse_variable(self.site, name, f"changes its shape: {shapes}")
         return dataclasses.replace(output, values=(leaf, entry), shape=shape)
 
     def _emit(self, test: Subgraph, body: Subgraph) -> None:
-        start = [output.computed(output.values[1]) for output in self.carried.values()]
+        start = [self.resized.start(key, output.computed(output.values[1])) for key, output in self.carried.items()]
         start += self._extra_carried()
         start += [tensor.clone(memory_format=torch.contiguous_format) for tensor in body.mutated]
         operands = Operands()
