@@ -63,6 +63,14 @@ def growing_tensor(x, n):
     return x
 
 
+@refused("'x' changes its shape", cases=counts(3, 1))
+def tensor_that_grows_in_some_iterations(x, n):
+    for _ in range(n):
+        if x.sum() > 0:
+            x = torch.cat([x, -3 * x[:1].abs()])
+    return x
+
+
 @refused("the list 'rows' grows in a loop without a largest number of iterations")
 def unbounded_append(x):
     rows = []

@@ -54,12 +54,13 @@ def explain(failure: Failure) -> Finding | None:
 
 
 def _is_raised_by_a_conversion(error: Exception) -> bool:
-    """Whether what a capture puts in the place of Python's control flow raised the error."""
+    """Whether what a capture puts in the place of Python's control flow raised the error, itself or in torch."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     file = traceback.tb_frame.f_code.co_filename if traceback is not None else ""
-    return file.startswith(tuple(str(_PACKAGE / folder) for folder in ("capture/control_flow", "torch_graph")))
+    own = tuple(str(_PACKAGE / folder) for folder in ("capture/control_flow", "torch_graph"))
+    return "tracing tensor" in str(error) or file.startswith(own)
 
 
 def _explained(eager: Failure) -> Finding | None:

@@ -17,7 +17,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, under
@@ -223,8 +223,18 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
             if symbol.is_Symbol and same_size(first, size):
                 ranges = [env.bound_sympy(sympy.sympify(_expression(one))) for one in sizes]
                 env.constrain_symbol_range(symbol, min(one.lower for one in ranges), max(one.upper for one in ranges))
+                _state_smallest(size, sizes)
             elif symbol.is_Symbol:
                 env._set_replacement(symbol, first.node.expr, "a size after a branch")
+
+
+def _state_smallest(size: torch.SymInt, sizes: Sequence[Any]) -> None:
+    """State that a size after a branch is at least the smaller one of both, if it is known which one is."""
+    with untracked():
+        for one, other in (sizes, sizes[::-1]):
+            if known_outside(one) and statically_known_true(one <= other):
+                torch._check(size >= one)
+                return
 
 
 def reshape_result(result: Tensor, sizes: Sequence[Any]) -> Tensor:
