@@ -133,6 +133,13 @@ def test_hidden_scores_are_bounded(name: str) -> None:
 
 
 @pytest.mark.quick
+def test_scores_are_not_bounded_where_nan_counts() -> None:
+    """The product of a weight of 0 and an infinite value is NaN."""
+    trip = travel(Call(lambda x: attend(x, SHIFTED)), (TOKENS,))
+    assert "Max" not in trip.op_types
+
+
+@pytest.mark.quick
 def test_a_sum_before_a_normalization_stays_apart() -> None:
     layer = torch.nn.LayerNorm(8)
     trip = travel(Call(lambda x: layer(x + x.flip(0))), (TOKENS[0],))
@@ -171,6 +178,6 @@ STAYS: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("name", STAYS)
 def test_others_stay(name: str) -> None:
     model, x, kept = STAYS[name]
-    op_types = travel(model, (x,)).op_types
+    op_types = travel(model, (x,), nan=ABSENT).op_types
     assert kept in op_types
     assert "Max" not in op_types

@@ -4,7 +4,7 @@ Measured with ONNX Runtime 1.32 on one thread of an x86-64 processor: exp takes 
 below the normal numbers of float32 (-infinity included), and a product with such results thirty times as long. Hidden
 scores are -infinity, or -100 in Swin, so that attention with a causal mask takes twice as long as without, and a Swin
 transformer a third longer. No score is more than 80 below the largest of its row here: exp(-80) is a normal number that
-a float32 sum with exp(0) does not notice.
+a float32 sum with exp(0) does not notice. The product of 0 and an infinite value is NaN, and that of exp(-80) is not.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from opbridge.onnx_model.adaptation import may_lose_nan
 from opbridge.onnx_model.opsets.building import Builder
 
 __all__ = ["is_masked", "softmax_of_bounded"]
@@ -34,7 +35,8 @@ def is_masked(node: ir.Node, shape: Sequence[Any]) -> bool:
     axis = node.attributes.get_int("axis", -1)
     uses = node.outputs[0].uses()
     return (
-        len(shape) > 1
+        may_lose_nan()
+        and len(shape) > 1
         and axis in (-1, len(shape) - 1)
         and len(uses) > 0
         and not node.outputs[0].is_graph_output()
