@@ -13,7 +13,7 @@ import onnx_ir as ir
 from opbridge.capture.capture import Captured
 from opbridge.catalog.declare.catalog import Catalog
 from opbridge.catalog.declare.kernel_choice import ALWAYS
-from opbridge.catalog.declare.nan import ABSENT
+from opbridge.catalog.declare.nan import EXACT, keeping_nan
 from opbridge.engines.base import Engine
 from opbridge.engines.probe import probe
 from opbridge.engines.roles import TakesTorchPrograms
@@ -29,7 +29,6 @@ from opbridge.ladder.kernel_rung import build_kernels, buildable, kernels_in, us
 from opbridge.ladder.model_proposer import ModelProposer
 from opbridge.ladder.program_proposer import ProgramProposer
 from opbridge.ladder.proposer import Attempt, Proposer
-from opbridge.onnx_model.adaptation import losing_nan
 from opbridge.onnx_model.validity import check_change
 
 __all__ = ["Break", "Climbed", "ClimbedAll", "climb", "climb_all"]
@@ -94,7 +93,7 @@ def climb(
         built = {} if dry else build_kernels(kernels, engines, report)
         report("probing")
         targets = [kernel.target for kernel in kernels]
-        with losing_nan(catalog.nan == ABSENT):
+        with keeping_nan(catalog.nan == EXACT):
             fitted = {
                 engine.name: _best_fit(proposer, proposed, engine, requested, built.get(engine.name), targets)
                 for engine in engines

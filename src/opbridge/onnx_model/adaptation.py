@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
-from contextvars import ContextVar
 
 import onnx_ir as ir
 
 from opbridge.records import Record
 
-__all__ = ["Adaptation", "AdaptationResult", "losing_nan", "may_lose_nan"]
-
-_loses_nan: ContextVar[bool] = ContextVar("_loses_nan", default=False)
-
-
-def may_lose_nan() -> bool:
-    """Whether a changed model may return a number where the model returned NaN."""
-    return _loses_nan.get()
-
-
-@contextlib.contextmanager
-def losing_nan(allowed: bool) -> Iterator[None]:
-    """Set the answer of :func:`may_lose_nan` inside the block."""
-    token = _loses_nan.set(allowed)
-    try:
-        yield
-    finally:
-        _loses_nan.reset(token)
+__all__ = ["Adaptation", "AdaptationResult"]
 
 
 @dataclasses.dataclass(frozen=True)

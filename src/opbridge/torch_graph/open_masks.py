@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from opbridge.torch_graph.targets import graph_modules
+
 __all__ = ["leave_out_open_masks"]
 
 _ATEN = torch.ops.aten
@@ -25,9 +27,7 @@ def leave_out_open_masks(program: torch.export.ExportedProgram) -> None:
     Args:
         program: The captured program, which is changed in place.
     """
-    for module in program.graph_module.modules():
-        if not isinstance(module, torch.fx.GraphModule):
-            continue
+    for module in graph_modules(program):
         calls = module.graph.find_nodes(op="call_function", target=_ATEN.scaled_dot_product_attention.default)
         masked = [(node, mask) for node in calls if isinstance(mask := _mask_of(node), Node)]
         bounds = _LowerBounds(module.graph) if masked else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Sequence
 
-from opbridge.capture.control_flow.names import is_temporary, loaded, parts_of
+from opbridge.capture.control_flow.names import augmented, is_temporary, loaded, parts_of
 
 __all__ = ["read_after_branches", "set_in_each_iteration"]
 
@@ -73,9 +73,7 @@ def _blocks(statement: ast.stmt) -> Iterable[list[ast.stmt]]:
 
 
 def _reads(nodes: Collection[ast.AST]) -> frozenset[str]:
-    targets = (node.target for one in nodes for node in ast.walk(one) if isinstance(node, ast.AugAssign))
-    changed = {target.id for target in targets if isinstance(target, ast.Name)}
-    return frozenset(loaded(nodes)) | changed
+    return frozenset(loaded(nodes)) | augmented(nodes)
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

@@ -13,6 +13,7 @@ __all__ = [
     "PARTS",
     "REPLACED",
     "assigned",
+    "augmented",
     "inside",
     "is_rewritten",
     "is_temporary",
@@ -123,6 +124,12 @@ def loaded(nodes: Iterable[ast.AST]) -> collections.Counter[str]:
     )
 
 
+def augmented(nodes: Iterable[ast.AST]) -> set[str]:
+    """The variables in ``name += ...``, which reads them without loading them."""
+    targets = (one.target for node in nodes for one in ast.walk(node) if isinstance(one, ast.AugAssign))
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
 def parts_of(statement: ast.stmt) -> tuple[list[ast.expr], list[list[ast.stmt]]]:
     """What an ``if``, a ``for`` or a ``while`` reads itself, and its blocks; no blocks for any other statement."""
     if isinstance(statement, ast.For):
@@ -145,19 +152,11 @@ def _assigns_first(name: str, block: Sequence[ast.stmt]) -> bool:
             if not is_temporary(name, blocks):
                 return False
             continue
-        if loaded([statement])[name] or _is_augmented(name, statement):
+        if loaded([statement])[name] or name in augmented([statement]):
             return False
         if isinstance(statement, ast.Assign) and name in assigned([statement]):
             return True
     return True
-
-
-def _is_augmented(name: str, statement: ast.stmt) -> bool:
-    """Whether a statement contains ``name += ...``, which reads the variable too."""
-    return any(
-        isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name
-        for node in ast.walk(statement)
-    )
 
 
 def names_of(target: ast.expr) -> list[str]:

@@ -8,12 +8,10 @@ an operator that detects NaN may see the result.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Literal, get_args
 
 from opbridge.errors import InputError
+from opbridge.onnx_model.nan import keeping_nan, keeps_nan
 
 __all__ = ["ABSENT", "AUTO", "EXACT", "Nan", "checked_nan", "keeping_nan", "keeps_nan"]
 
@@ -24,23 +22,6 @@ ABSENT: Nan = "absent"
 EXACT: Nan = "exact"
 AUTO = "auto"
 """An export's choice of the contract: absent, unless the verification meets NaN."""
-
-_kept: ContextVar[bool] = ContextVar("_kept", default=True)
-
-
-def keeps_nan() -> bool:
-    """Whether the mapping of the current call must return what PyTorch returns for NaN."""
-    return _kept.get()
-
-
-@contextlib.contextmanager
-def keeping_nan(kept: bool) -> Iterator[None]:
-    """Set the answer of :func:`keeps_nan` inside the block."""
-    token = _kept.set(kept)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
 
 
 def checked_nan(nan: str) -> Nan:

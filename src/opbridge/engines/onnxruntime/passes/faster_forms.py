@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from opbridge.engines.onnxruntime.passes.masked_softmax import is_masked, softmax_of_bounded
+from opbridge.engines.onnxruntime.passes.fixed_masks import is_masked
 from opbridge.engines.onnxruntime.passes.recurrent_steps import is_recurrent, recurrent_steps
 from opbridge.engines.versions import SYMBOLIC
 from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
@@ -106,6 +106,18 @@ def _reduced(op: Builder, op_type: str, x: ir.Value, axis: int, since: int) -> i
     if op.opset < since:
         return op.make(op_type, x, axes=[axis], keepdims=1)
     return op.make(op_type, x, op.constant(np.array([axis])), keepdims=1)
+
+
+_BELOW = 80.0
+"""How far below the largest score of its row a score is at most, see ``fixed_masks``."""
+
+
+def _softmax_of_bounded(op: Builder, node: ir.Node) -> ir.Value:
+    """The Softmax of the scores relative to the largest of their row, of which none is lower than ``-_BELOW``."""
+    (scores,) = node.inputs
+    relative = op.Sub(scores, _reduced(op, "ReduceMax", scores, -1, since=18))  # type: ignore[arg-type]
+    result: ir.Value = op.Softmax(op.Max(relative, -_BELOW), axis=-1)
+    return result
 
 
 def _is_normalized(node: ir.Node, shape: ir.Shape) -> bool:
@@ -304,7 +316,7 @@ def _cubic_weights(before: int, after: int, scale: float, mode: str, a: float) -
 
 _FORMS: Mapping[str, Sequence[tuple[_Form, Callable[[ir.Node, ir.Shape], bool]]]] = {
     "Add": [(_sum, _is_normalized)],
-    "Softmax": [(_softmax, _is_inner), (softmax_of_bounded, is_masked)],
+    "Softmax": [(_softmax, _is_inner), (_softmax_of_bounded, is_masked)],
     "LogSoftmax": [(_softmax, _is_inner)],
     "Gather": [(_along_last, _is_along_last)],
     "PRelu": [(_parametric_relu, _is_of_one_rank)],
@@ -314,8 +326,9 @@ _FORMS: Mapping[str, Sequence[tuple[_Form, Callable[[ir.Node, ir.Shape], bool]]]
 
 
 def _replace(node: ir.Node, form: ir.Value | tuple[ir.Value, ...]) -> None:
-    """Use the values of ``form`` in place of the node's outputs, under the names of these."""
-    for old, new in zip(node.outputs, (form,) if isinstance(form, ir.Value) else form, strict=False):
+    """Use the values of ``form`` in place of the node's outputs, under their names, and the node's own for the last."""
+    values = (form,) if isinstance(form, ir.Value) else form
+    for old, new in zip(node.outputs, values, strict=False):
         if not old.uses() and not old.is_graph_output():
             continue
         new.type, new.shape = old.type, old.shape
@@ -323,3 +336,5 @@ def _replace(node: ir.Node, form: ir.Value | tuple[ir.Value, ...]) -> None:
         old.replace_all_uses_with(new, replace_graph_outputs=True)
     assert node.graph is not None
     node.graph.remove(node, safe=True)
+    if (last := values[0].producer()) is not None:
+        last.name = node.name
