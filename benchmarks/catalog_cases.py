@@ -391,7 +391,7 @@ VIEWS: Table = {
     "aten::diagonal_copy": (torch.diagonal_copy, one),
     "aten::diagonal_scatter": (torch.diagonal_scatter, lambda n: (square(n), torch.randn(side(n)))),
     "aten::empty_permuted": (lambda x: x + 0 * torch.empty_permuted(x.shape, (1, 0)).isnan(), one),
-    "aten::view.dtype": (lambda x: x.view(torch.int32) + 1, one),
+    "aten::view.dtype opbridge::bit_cast opbridge::BitCast": (lambda x: x.view(torch.int32) + 1, one),
     "aten::resize": (lambda x: torch.ops.aten.resize(x, [x.numel() // 2]) + 1, one),
 }
 
@@ -399,8 +399,11 @@ RANDOM: Table = {
     "aten::bernoulli": (torch.bernoulli, _between(0, 1)),
     "aten::geometric": (lambda x: torch.ops.aten.geometric(x, 0.3), one),
     "aten::_sample_dirichlet": (torch._sample_dirichlet, _between(0.1, 10)),
-    "aten::_standard_gamma": (torch._standard_gamma, _between(0.1, 10)),
-    "aten::randperm": (lambda x: x + torch.randperm(x.shape[0]), lambda n: (torch.randn(n),)),
+    "aten::_standard_gamma opbridge::gamma_sample opbridge::StandardGamma": (torch._standard_gamma, _between(0.1, 10)),
+    "aten::randperm opbridge::order_of_uniform opbridge::OrderOfUniform": (
+        lambda x: x + torch.randperm(x.shape[0]),
+        lambda n: (torch.randn(n),),
+    ),
     "aten::multinomial": (lambda x: torch.multinomial(x, 16, replacement=True), _between(0, 1)),
     "aten::native_dropout": (lambda x: torch.native_dropout(x, 0.5, True), one),
     "aten::rrelu_with_noise_functional": (lambda x: F.rrelu(x, training=True), one),

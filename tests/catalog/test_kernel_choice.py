@@ -18,6 +18,7 @@ from linalg_kernels import needs_compiler  # noqa: E402
 import opbridge  # noqa: E402
 from opbridge.capture.capture import capture  # noqa: E402
 from opbridge.catalog.declare.catalog import Catalog  # noqa: E402
+from opbridge.catalog.ops.random.randperm import order_of_uniform  # noqa: E402
 from opbridge.engines import get  # noqa: E402
 from opbridge.errors import BuildError, EngineError, InputError  # noqa: E402
 from opbridge.ladder.climb import climb  # noqa: E402
@@ -162,6 +163,25 @@ CASES: dict[str, tuple[str, list[Case]]] = {
             (lambda x: torch.searchsorted(x, 2.0), (ROWS[0],)),
             (torch.searchsorted, (ROWS[0, :0], VALUES)),
             (torch.searchsorted, (ROWS.nan_to_num().long(), VALUES.nan_to_num().long())),
+        ],
+    ),
+    "bit_cast": (
+        "opbridge::BitCast",
+        [
+            (lambda x: x.view(torch.int32), (TIES,)),
+            (lambda x: x.view(torch.uint8), (TIES.half(),)),
+            (lambda x: x.view(torch.float64), (INTEGERS[:4],)),
+            (lambda x: x.view(torch.bfloat16).float(), (TIES.double(),)),
+            (lambda x: x[0, 0].view(torch.int32), (TIES,)),
+            (lambda x: x[:0].view(torch.int32), (TIES,)),
+        ],
+    ),
+    "order_of_uniform": (
+        "opbridge::OrderOfUniform",
+        [
+            (order_of_uniform, (torch.rand(3000, generator=torch.Generator().manual_seed(0)),)),
+            (order_of_uniform, (torch.tensor([0.5, 0, 0.25, 0.5, 0, 1 - 2**-24]),)),
+            (order_of_uniform, (torch.zeros(0),)),
         ],
     ),
     "resize_bytes": (

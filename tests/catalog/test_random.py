@@ -10,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
+from linalg_kernels import needs_compiler  # noqa: E402
+
 import opbridge  # noqa: E402
 
 pytestmark = pytest.mark.one_worker
@@ -86,12 +88,19 @@ class Distributions(torch.nn.Module):
         )
 
 
-@pytest.mark.sweep
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)])
-def test_gamma_samples_and_what_is_made_of_them(dtype: torch.dtype, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "kernels"),
+    [
+        pytest.param(torch.float32, "auto", marks=needs_compiler),
+        pytest.param(torch.float32, "never", marks=pytest.mark.sweep),
+        pytest.param(torch.float64, "auto", marks=[pytest.mark.sweep, needs_compiler]),
+    ],
+)
+def test_gamma_samples_and_what_is_made_of_them(dtype: torch.dtype, kernels: str, tmp_path: Path) -> None:
     shapes = torch.tensor(SHAPES, dtype=dtype).expand(DRAWS, -1).contiguous()
-    bundle = opbridge.export(Distributions(), (shapes,), path=tmp_path / "bundle", verify=False)
+    bundle = opbridge.export(Distributions(), (shapes,), path=tmp_path / "bundle", verify=False, kernels=kernels)
+    assert bool(bundle.manifest["kernels"]) == (kernels == "auto")
     drawn = opbridge.load(bundle.path)(shapes.numpy())
     torch.manual_seed(0)
     for engine, own in zip(drawn, Distributions()(shapes), strict=True):

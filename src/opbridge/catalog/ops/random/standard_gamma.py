@@ -1,11 +1,17 @@
-"""Samples of gamma and Dirichlet distributions."""
+"""Samples of gamma and Dirichlet distributions, as ONNX nodes; of gamma distributions also with a kernel."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import decomposition, fake_for
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import body_for, decomposition, fake_for, kernel_translation
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::StandardGamma", "standard_gamma.h")
 
 _CANDIDATES = 8
 """At least 95% of the candidates are accepted, so that all 8 are rejected at most once in 2e10 samples."""
@@ -17,7 +23,39 @@ def standard_gamma(self: Tensor, generator: None = None) -> Tensor:
 
     _standard_gamma(Tensor self, Generator? generator=None) -> Tensor
     """
-    return _logarithm_of_sample(self).exp().to(self.dtype).clamp_min(torch.finfo(self.dtype).tiny)
+    least = torch.finfo(self.dtype).tiny
+    wide = self if self.dtype == torch.float64 else self.to(torch.float32)
+    return gamma_sample(wide, torch.rand(2)).to(self.dtype).clamp_min(least)  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("opbridge::gamma_sample", mutates_args=())
+def gamma_sample(alpha: Tensor, seed: Tensor) -> Tensor:
+    """Samples that may be 0. A kernel uses ``seed``, two numbers in [0, 1)."""
+    return torch._standard_gamma(alpha)
+
+
+@gamma_sample.register_fake
+def _shape(alpha: Tensor, seed: Tensor) -> Tensor:
+    return torch.empty_like(alpha)
+
+
+@decomposition("opbridge::gamma_sample")
+@body_for("opbridge::StandardGamma")
+def of_candidates(alpha: Tensor, seed: Tensor) -> Tensor:
+    """The same as nodes, which draw random numbers themselves.
+
+    gamma_sample(Tensor alpha, Tensor seed) -> Tensor
+    """
+    return _logarithm_of_sample(alpha).exp()
+
+
+@kernel_translation("opbridge::gamma_sample")
+def with_kernel(alpha: Any, seed: Any) -> Any:
+    """``gamma_sample`` as a custom node with a kernel.
+
+    gamma_sample(Tensor alpha, Tensor seed) -> Tensor
+    """
+    return custom_node("opbridge::StandardGamma", alpha, seed)
 
 
 @decomposition("aten::_sample_dirichlet")

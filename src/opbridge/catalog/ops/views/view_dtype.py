@@ -1,4 +1,4 @@
-"""Memory as numbers of another type."""
+"""Memory as numbers of another type: by arithmetic, or as a custom node with a kernel that copies the bytes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.catalog.declare.spec import Sample, decomposition
+from opbridge.catalog.declare.custom_node import custom_node
+from opbridge.catalog.declare.spec import Sample, body_for, decomposition, kernel_translation
 from opbridge.catalog.formulas.bits import HAVE_BITS, bits_of, from_bits
+from opbridge.kernels.declared import kernel_for
+
+kernel_for("opbridge::BitCast", "bit_cast.h")
 
 
 def _samples() -> list[Sample]:
@@ -42,9 +46,6 @@ def view_dtype(self: Tensor, dtype: torch.dtype) -> Any:
     """The bytes of the elements, in little-endian order, as elements of another type; the last axis changes its length.
 
     view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)
-
-    BitCast (opset 26) does this for types of one width. Arithmetic needs no new opset, and is exact except that a NaN
-    loses its sign and payload.
     """
     if self.is_complex():
         return view_dtype(torch.view_as_real(self).flatten(-2), dtype)
@@ -55,16 +56,52 @@ def view_dtype(self: Tensor, dtype: torch.dtype) -> Any:
         return NotImplemented
     if self.dtype == dtype:
         return self.clone()
-    return from_bits(_regrouped(bits_of(self), self.itemsize, dtype.itemsize), dtype)
+    return bit_cast(self, torch.empty(0, dtype=dtype))  # type: ignore[no-any-return]
+
+
+@torch.library.custom_op("opbridge::bit_cast", mutates_args=())
+def bit_cast(x: Tensor, like: Tensor) -> Tensor:
+    """The bytes of ``x`` as elements of the type of ``like``."""
+    return x.contiguous().view(like.dtype).clone()
+
+
+@bit_cast.register_fake
+def _shape(x: Tensor, like: Tensor) -> Tensor:
+    if x.itemsize == like.itemsize:
+        return like.new_empty(x.shape)
+    return like.new_empty(*x.shape[:-1], x.shape[-1] * x.itemsize // like.itemsize)
+
+
+@decomposition("opbridge::bit_cast")
+@body_for("opbridge::BitCast")
+def by_arithmetic(x: Tensor, like: Tensor) -> Tensor:
+    """The same by arithmetic, which is exact except that a NaN loses its sign and payload.
+
+    bit_cast(Tensor x, Tensor like) -> Tensor
+
+    ONNX's BitCast (opset 26) does this for types of one width; arithmetic needs no new opset.
+    """
+    return from_bits(_regrouped(bits_of(x), x.itemsize, like.itemsize), like.dtype)
+
+
+@kernel_translation("opbridge::bit_cast")
+def with_kernel(x: Any, like: Any) -> Any:
+    """``bit_cast`` as a custom node with a kernel.
+
+    bit_cast(Tensor x, Tensor like) -> Tensor
+    """
+    return custom_node("opbridge::BitCast", x, like)
 
 
 def _regrouped(words: Tensor, before: int, after: int) -> Tensor:
     """Words of ``before`` bytes as words of ``after`` bytes."""
+    if before == after:
+        return words
+    *rows, length = words.shape
     if before > after:
         pieces = [(words >> shift) & (2 ** (8 * after) - 1) for shift in range(0, 8 * before, 8 * after)]
-        return torch.stack(pieces, -1).flatten(-2)
-    if before < after:
-        grouped = words.unflatten(-1, (-1, after // before))
-        parts = [part << (8 * before * place) for place, part in enumerate(grouped.unbind(-1))]
-        return functools.reduce(operator.or_, parts)
-    return words
+        return torch.stack(pieces, -1).reshape(*rows, length * len(pieces))
+    count = after // before
+    grouped = words.reshape(*rows, length // count, count)
+    parts = [part << (8 * before * place) for place, part in enumerate(grouped.unbind(-1))]
+    return functools.reduce(operator.or_, parts)
