@@ -405,7 +405,8 @@ RANDOM: Table = {
         lambda n: (torch.randn(n),),
     ),
     "aten::multinomial": (lambda x: torch.multinomial(x, 16, replacement=True), _between(0, 1)),
-    "aten::native_dropout": (lambda x: torch.native_dropout(x, 0.5, True), one),
+    # As in models, where ONNX Runtime removes the Dropout node that torch.onnx writes.
+    "aten::native_dropout": (lambda x: torch.native_dropout(x.relu(), 0.5, True)[0] + 1, one),
     "aten::rrelu_with_noise_functional": (lambda x: F.rrelu(x, training=True), one),
     "aten::uniform": (torch.ops.aten.uniform, one),
 }

@@ -42,6 +42,21 @@ def suppression_in_a_list(boxes, scores):
 
 
 @program("Loop", "If", cases=CASES, dynamic=ROWS)
+def soft_suppression(boxes, scores):
+    boxes, scores = boxes.clone(), scores.clone()
+    for i in range(boxes.shape[0]):
+        if i != boxes.shape[0] - 1:
+            largest, place = scores[i + 1 :].max(0)
+            if scores[i] < largest:
+                other = place + i + 1
+                box, score = boxes[i].clone(), scores[i].clone()
+                boxes[i], scores[i] = boxes[other], scores[other]
+                boxes[other], scores[other] = box, score
+            scores[i + 1 :] = scores[i + 1 :] * torch.exp(-2 * _overlaps(boxes[i], boxes[i + 1 :]) ** 2)
+    return boxes, scores
+
+
+@program("Loop", "If", cases=CASES, dynamic=ROWS)
 def suppression_in_a_tensor(boxes, scores):
     kept, count = torch.zeros(scores.size(0), dtype=torch.int64), 0
     order = scores.argsort()[-20:]

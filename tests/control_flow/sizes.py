@@ -406,3 +406,13 @@ def fails_where_it_is_empty(x):
     if x.numel() == 0:
         return x.reshape(x.shape[0], 2, 9, 9)
     return x[..., :9, :9]
+
+
+@program("Loop", cases=[(torch.randn(n),) for n in (9, 1, 2, 20)], dynamic={"x": {0: torch.export.Dim("n")}})
+def folded_until_one_element_is_left(x):
+    left = x.shape[0]
+    while left > 1:
+        half = left // 2
+        x = torch.cat([x[:half] + x[left - half : left], x[half : left - half]])
+        left = left - half
+    return x

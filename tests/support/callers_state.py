@@ -48,6 +48,7 @@ def state() -> dict[str, Any]:
         "exporter": (
             _fx_passes.decompose_with_registry,
             type_promotion._TypePromotionInterpreter.run_node,
+            type_promotion._TypePromotionInterpreter._run_node_and_set_meta,
             exported_program._override_composite_implicit_decomp,
             decomp_utils._get_decomp_for_cia,
         ),

@@ -169,6 +169,9 @@ def _export_as_declared(
         with keeping_state(module):
             explained = explain_capture_failure(error, module, args, kwargs, dynamic_shapes=shapes, fixed_sizes=fixed)
         if isinstance(explained, CaptureFailure) and not explained.lines:
+            if explained.finding.code == dynamic_dimension.CODE and not explained.axes:
+                every = (axis for guard in guards for sources in guard.symbols.values() for axis in sources)
+                explained.axes = tuple(dict.fromkeys(every))
             explained.lines = tuple(_restricting(guards, explained.axes))
         raise explained from error
 

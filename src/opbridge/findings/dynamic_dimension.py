@@ -35,6 +35,7 @@ _CONSTANT = re.compile(
 )
 _UNEQUAL = re.compile(r"(\S+) = (\d+) is not equal to (\S+) = (\d+)")
 _RANGE = re.compile(r"(\d+) not in range \[([^,]+), ([^\]]+)\]")
+_SINGLE = re.compile(r"Cannot create Dim with inconsistent min=\d+, max=\d+")
 _GUARD = re.compile(r"satisfy the generated guard (?P<guard>.+?)\.?$", re.MULTILINE)
 
 
@@ -42,9 +43,10 @@ def explain(failure: Failure) -> Finding | None:
     """Recognized by the error's class or type attribute; sizes and suggestions are read from its message."""
     violated = getattr(getattr(failure.error, "error_type", None), "name", "") == "CONSTRAINT_VIOLATION"
     conflicts = "conflicts between user-specified ranges and inferred ranges" in failure.text
-    if not (violated or conflicts or failure.caught("ConstraintViolationError")):
+    single = _SINGLE.search(failure.text)
+    if not (violated or conflicts or single or failure.caught("ConstraintViolationError")):
         return None
-    for make in (_constant, _unequal, _outside, _guarded):
+    for make in (_constant, _unequal, _outside, _guarded, _single):
         found = make(failure)
         if found is not None:
             return found
@@ -115,6 +117,17 @@ def _outside(failure: Failure) -> Finding | None:
         what,
         f"{what[:1].upper()}{what[1:]} is {size} in the example inputs, outside its declared range {low} to {high}.",
         "widen the min and max of its torch.export.Dim, or use an example input within the range (2 or more).",
+    )
+
+
+def _single(failure: Failure) -> Finding | None:
+    if _SINGLE.search(failure.text) is None:
+        return None
+    return failure.finding(
+        CODE,
+        "dynamic_shapes",
+        "The conditions on sizes in the model, together, hold for a single size of a dynamic dimension.",
+        "leave that dimension out of dynamic_shapes, or replace the conditions by arithmetic on the size.",
     )
 
 

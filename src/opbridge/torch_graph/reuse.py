@@ -13,8 +13,9 @@
   composite operators, also for the 410 that decompose as they do without it. Here those are left out.
 * ``torch.onnx._internal.exporter._fx_passes.decompose_with_registry`` makes a table of 1,500 decompositions, which a
   program that is decomposed already ignores. Here it makes none.
-* ``torch.onnx._internal.fx.passes.type_promotion._TypePromotionInterpreter.run_node`` computes the shape of every
-  result of a program again, of some data-dependent sizes without success. Here it takes the known results.
+* ``torch.onnx._internal.fx.passes.type_promotion._TypePromotionInterpreter`` computes the shape of every result of a
+  program again (``run_node``, ``_run_node_and_set_meta``), of some data-dependent sizes without success. Here it takes
+  the known results.
 * ``torch._export.utils._check_valid_to_preserve`` reads the schema of each operator, three times per program. Here it
   reads a schema once.
 """
@@ -32,6 +33,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge.torch_graph import LOWEST_OPSET
 
@@ -100,7 +102,10 @@ def without_second_decomposition() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_known_results() -> Iterator[None]:
-    """Make torch.onnx compute only results of operators whose inputs it converts to another type; for one thread."""
+    """Make torch.onnx compute only results of operators whose inputs it converts to another type; for one thread.
+
+    Of these it computes the type alone where it lacks facts about data-dependent sizes, which were checked before.
+    """
     from torch.onnx._internal.fx.passes import type_promotion
 
     # Newer versions may convert types in another way.
@@ -119,7 +124,28 @@ def with_known_results() -> Iterator[None]:
                 self._maybe_promote_node(node, rule)
         return node.meta["val"]
 
-    with mock.patch.object(interpreter, "run_node", run_node):
+    own_result = interpreter._run_node_and_set_meta
+
+    def result(self: Any, node: torch.fx.Node) -> Any:
+        known = node.meta.get("val")
+        try:
+            return own_result(self, node)
+        except GuardOnDataDependentSymNode:
+            if not isinstance(known, torch.Tensor):
+                raise
+            given = torch.utils._pytree.tree_map_only(
+                torch.Tensor,
+                lambda x: torch.empty([1] * x.dim(), dtype=x.dtype, device="meta"),
+                self.fetch_args_kwargs_from_env(node),
+            )
+            assert callable(node.target)
+            node.meta["val"] = self.env[node] = known.to(node.target(*given[0], **given[1]).dtype)
+            return node.meta["val"]
+
+    with (
+        mock.patch.object(interpreter, "run_node", run_node),
+        mock.patch.object(interpreter, "_run_node_and_set_meta", result),
+    ):
         yield
 
 
