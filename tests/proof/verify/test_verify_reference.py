@@ -115,6 +115,17 @@ def test_in_place_changes_do_not_reach_the_inputs_or_the_other_run() -> None:
     assert torch.allclose(found.float64[0], found.own[0].double(), atol=1e-6)
 
 
+def test_a_view_of_a_mask_that_is_changed_in_place() -> None:
+    def runs_of_equal_numbers(x: torch.Tensor) -> torch.Tensor:
+        number = x.floor().long()
+        begins = torch.ones(number.shape[0], dtype=torch.bool)
+        begins[1:] = number[1:] != number[:-1]
+        return x.cumsum(0)[begins]
+
+    found = run(runs_of_equal_numbers, torch.tensor([0.5, 0.7, 1.2, 3.1, 3.4]))
+    assert found.own[0].shape == found.float64[0].shape == (3,)
+
+
 def test_a_reference_is_run_without_the_weights_that_nothing_reads() -> None:
     """They may be many times as large as the file that they come from."""
     one = numpy_helper.from_array(np.ones(1, np.float32), "one")

@@ -274,8 +274,8 @@ class _Walk:
         inputs = tensors((args, kwargs))
         floating_in = any(low_precision(t.dtype) or t.dtype.is_floating_point for t in inputs)
         if not floating_in and not any(low_precision(t.dtype) for t in tensors(own)):
-            mutates = _is_mutable(target)
-            return Pair(own, target(*float64_args, **float64_kwargs) if mutates else self.widened_all(own))
+            # Where tensors are changed in place, a view has to be one of the float64 run's own tensor.
+            return Pair(own, target(*float64_args, **float64_kwargs) if self.mutates else self.widened_all(own))
         if own is None and not _is_mutable(target):
             return Pair(None)
         self.longest_sum = max(self.longest_sum, _longest_sum(inputs, tensors(own)))

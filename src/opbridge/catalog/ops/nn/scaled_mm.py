@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-from onnxscript import FLOAT, FLOAT8E5M2
+import torch
+from onnxscript import FLOAT, FLOAT8E4M3FN, FLOAT8E5M2
 from onnxscript import opset19 as op
 
+from opbridge.catalog.declare.nan import keeps_nan
 from opbridge.catalog.declare.spec import translation
+
+
+@functools.cache
+def _overflow_is_nan(of_one_type: bool) -> bool:
+    """Whether PyTorch's result is NaN, not the largest number, if it is too large for float8_e4m3fn.
+
+    This depends on the processor, and on whether both matrices have one type.
+    """
+    large, one = torch.full((16, 16), 448.0).to(torch.float8_e4m3fn), torch.ones(())
+    other = large if of_one_type else large.to(torch.float32).to(torch.float8_e5m2)
+    return bool(torch._scaled_mm(large, other.t(), one, one, out_dtype=large.dtype).isnan().any())
 
 
 def _product(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, dtype: int | None) -> Any:
@@ -16,8 +30,11 @@ def _product(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, dtype: int |
     result = op.MatMul(left, right)
     result = result if bias is None else op.Add(result, op.Cast(bias, to=FLOAT.dtype))
     wanted = a.dtype if dtype in (None, -1) else dtype
-    # In PyTorch an overflow is infinite in float8_e5m2, and saturates in float8_e4m3fn, which has no infinity.
-    return op.Cast(result, to=wanted, saturate=int(wanted != FLOAT8E5M2.dtype))
+    # In PyTorch an overflow is infinite in float8_e5m2; float8_e4m3fn, which has no infinity, saturates or is NaN.
+    overflows = wanted == FLOAT8E5M2.dtype
+    if wanted == FLOAT8E4M3FN.dtype:
+        overflows = keeps_nan() and _overflow_is_nan(a.dtype == b.dtype)
+    return op.Cast(result, to=wanted, saturate=int(not overflows))
 
 
 @translation("aten::_scaled_mm", opset=19)
