@@ -96,6 +96,14 @@ def list_of_tuples(x, n):
     return torch.stack([row for row, _ in rows])
 
 
+@refused("the list 'rows' gets tensors of different sizes", cases=counts(3, 1))
+def list_of_tensors_of_different_sizes(x, n):
+    rows = []
+    for i in range(n):
+        rows.append(x[x > i])
+    return torch.cat(rows)
+
+
 @refused("'rows' is a list that grows, and that also loses elements", cases=counts(3, 1))
 def list_that_loses_elements(x, n):
     rows = [x]

@@ -63,11 +63,15 @@ class GrowingLists:
     Args:
         site: The statement.
         may_end: Whether the loop may end before the largest number of iterations.
+
+    Attributes:
+        uneven: A list whose elements had another shape in the last pass over the loop than before.
     """
 
     def __init__(self, site: Site, may_end: bool) -> None:
         self.site = site
         self.may_end = may_end
+        self.uneven: str | None = None
         self._growth: dict[int, _Growth] = {}
         self._added: dict[int, _Added] = {}
         self._kept: dict[int, Tensor | None] = {}
@@ -134,10 +138,13 @@ class GrowingLists:
         Args:
             length: The largest number of iterations; None if it is not known.
         """
-        changed = False
+        changed, self.uneven = False, None
         for number, added in self._added.items():
             new, self._kept[number] = self._growth_by(added, length)
-            changed |= number not in self._growth or not self._growth[number].agrees(new)
+            known = self._growth.get(number)
+            if known is None or not known.agrees(new):
+                changed = True
+                self.uneven = self.uneven if known is None else added.name
             self._growth[number] = new
         return changed
 
