@@ -28,7 +28,7 @@ from opbridge.torch_graph import LOWEST_OPSET
 from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.bit_operations import without_bit_operations
 from opbridge.torch_graph.checks import CHECKS, remove_checks
-from opbridge.torch_graph.decomposed import decomposed
+from opbridge.torch_graph.decomposed import decomposed, failing_line
 from opbridge.torch_graph.dimensions import dynamic_axes
 from opbridge.torch_graph.float64_sizes import compute_sizes_in_float64
 from opbridge.torch_graph.floor_divisions import floor_negative_quotients
@@ -265,9 +265,10 @@ def _decompose(
             return decomposed(program, with_complex_rules(table, native | kept, users))
     except Exception as error:
         if recorder.failure is None:
+            line = failing_line(program, error)
             raise TranslationError(
-                f"torch can't decompose the captured graph: {first_line(error)}",
-                fix="run with --json for the operators involved; if an operator is named, give it a mapping with "
+                f"torch can't decompose the captured graph{f' at {line}' if line else ''}: {first_line(error)}",
+                fix="write that line in another way; if an operator is named, give it a mapping with "
                 "opbridge.decomposition or opbridge.translation.",
                 details=str(error),
             ) from error

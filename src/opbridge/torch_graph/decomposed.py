@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -18,10 +19,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from opbridge.torch_graph.sources import SourceLine, source_of_node
 from opbridge.torch_graph.subgraphs import facts_of_one_path
-from opbridge.torch_graph.targets import in_any_layout
+from opbridge.torch_graph.targets import graph_modules, in_any_layout
 
-__all__ = ["decomposed"]
+__all__ = ["decomposed", "failing_line"]
 
 
 def decomposed(
@@ -45,6 +47,14 @@ def decomposed(
         except GuardOnDataDependentSymNode:
             with _branches_apart(only_traced=True):
                 return _decomposed(program, table)
+
+
+def failing_line(program: torch.export.ExportedProgram, error: BaseException) -> SourceLine | None:
+    """The user's line of the node that torch was decomposing, which its message names; None if it names none."""
+    found = re.search(r"While executing %(\w+)", str(error))
+    nodes = (node for module in graph_modules(program) for node in module.graph.nodes)
+    named = (source_of_node(node) for node in nodes if found is not None and node.name == found[1])
+    return next(filter(None, named), None)
 
 
 @contextlib.contextmanager
