@@ -201,6 +201,17 @@ def test_a_mapping_of_refused_parts_is_not_called_missing() -> None:
         travel(Model(), (torch.randn(4),), engines=[PickyEngine("Floor")])
 
 
+def test_decompositions_that_lead_back_to_each_other_end() -> None:
+    """The catalog's of index is index_select, which torch decomposes to index."""
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor, rows: Tensor) -> Tensor:
+            return x[rows]
+
+    with pytest.raises(UnsupportedOperatorError, match=r"aten::index\.Tensor: .* is on the list of this test"):
+        travel(Model(), (torch.randn(4, 3), torch.tensor([1, 2])), engines=[PickyEngine("Gather", "GatherND")])
+
+
 def test_every_missing_operator_is_named_at_once() -> None:
     class Model(nn.Module):
         def forward(self, x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import operator
@@ -216,11 +217,15 @@ def _choose(
     return chosen
 
 
+_DEEPEST = 24  # torch's decomposition of what an engine refuses may lead back to the catalog's, without an end.
+
+
 class _Recorder:
     """Records the decompositions that were used, and the first that failed."""
 
     def __init__(self, kept: KeptNan) -> None:
         self._kept = kept
+        self._depths = collections.Counter[str]()
         self.uses = Uses()
         self.failure: tuple[str, OpSpec, Exception] | None = None
 
@@ -230,6 +235,9 @@ class _Recorder:
         @functools.wraps(spec.function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             meta = torch.fx.traceback.get_current_meta()
+            if self._depths[key] == _DEEPEST:
+                return NotImplemented
+            self._depths[key] += 1
             try:
                 with keeping_nan(self._kept.by(meta)):
                     result = spec.function(*args, **kwargs)
@@ -237,6 +245,8 @@ class _Recorder:
                 self.uses.note(key, meta)
                 self.failure = self.failure or (key, spec, error)
                 raise
+            finally:
+                self._depths[key] -= 1
             if result is NotImplemented and otherwise is not None:
                 return otherwise(*args, **kwargs)
             if result is not NotImplemented:
