@@ -165,3 +165,38 @@ def sums_until_a_negative_number(x):
         else:
             sums.append(x[i].sum() * 2)
     return torch.stack(sums), len(sums)
+
+
+ROWS_OF = {"x": {0: torch.export.Dim("rows"), 1: torch.export.Dim("columns")}}
+MATRICES = [(torch.randn(n, m, generator=torch.Generator().manual_seed(n)),) for n, m in ((3, 5), (1, 2), (4, 9))]
+
+
+@program("Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensors_of_different_sizes_joined(x):
+    positive, last, pairs = [x[0]], [], []
+    for row in x:
+        large = row[row > -1]
+        positive.append(large[large < 1])
+        positive.append(row)
+        last.insert(0, torch.unique(row.round())[1:])
+        pairs.append(torch.stack([torch.masked_select(row, row > 0)] * 2))
+    return torch.cat(positive), torch.cat(last), torch.cat(pairs, 1), torch.cat([row[row > 0] for row in x])
+
+
+@program("Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensor_that_grows_by_different_numbers(x):
+    y = torch.zeros(1, 1)
+    for row in x:
+        y = torch.cat([y, row[torch.nonzero(row > 0)]])
+    return y
+
+
+@program("Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensors_of_different_sizes_in_two_loops(x):
+    outer = []
+    for row in x:
+        inner = []
+        for value in row:
+            inner.append(row[row > value])
+        outer.append(torch.cat(inner))
+    return torch.cat(outer)

@@ -97,10 +97,27 @@ def list_of_tuples(x, n):
 
 
 @refused("the list 'rows' gets tensors of different sizes", cases=counts(3, 1))
+def list_of_tensors_without_a_largest_size(x, n):
+    rows = []
+    for i in range(n):
+        rows.append(torch.ones(x.clamp(min=0).sum().long().item() + i))
+    return torch.cat(rows)
+
+
+@refused("code other than torch.cat, while its tensors differ in size", cases=counts(3, 1))
 def list_of_tensors_of_different_sizes(x, n):
     rows = []
     for i in range(n):
         rows.append(x[x > i])
+    return torch.cat(rows) * len(rows)
+
+
+@refused("'rows' gets a tensor of a size that depends on data after", cases=counts(3, 1))
+def list_of_tensors_of_different_sizes_in_a_branch(x, n):
+    rows = [x]
+    for i in range(n):
+        if x.sum() > i:
+            rows.append(x[x > i])
     return torch.cat(rows)
 
 

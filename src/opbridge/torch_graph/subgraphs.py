@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -43,7 +43,9 @@ __all__ = [
     "outside_capture",
     "run_subgraph",
     "symbols_outside",
+    "symbols_tracked",
     "trace_subgraph",
+    "traced_nodes",
     "tracer",
     "untracked",
 ]
@@ -156,6 +158,16 @@ def known_outside(size: Any) -> bool:
     if not isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return True
     return _free(size) <= _current().fx_tracer.sympy_expr_tracker.keys()
+
+
+def symbols_tracked() -> frozenset[Any]:
+    """The symbols that the program outside has a value for."""
+    return frozenset(_current().fx_tracer.sympy_expr_tracker)
+
+
+def traced_nodes() -> Iterable[fx.Node]:
+    """The nodes so far of the graph that is being traced."""
+    return _current().fx_tracer.graph.nodes  # type: ignore[no-any-return]
 
 
 def _free(size: Any) -> set[Any]:

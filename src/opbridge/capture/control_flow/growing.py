@@ -16,7 +16,9 @@ from torch import Tensor
 
 from opbridge.capture.control_flow.rows import Rows, as_rows
 from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
+from opbridge.capture.control_flow.uneven import filled
 from opbridge.capture.control_flow.values import same_shape
+from opbridge.torch_graph.subgraphs import symbols_tracked
 
 __all__ = ["GrowingLists"]
 
@@ -30,12 +32,14 @@ class _Growth:
         kept: Whether each element may be left out.
         are_numbers: Whether they are Python numbers and not tensors.
         at_front: Whether they are inserted before the others and not appended.
+        joined: For elements that differ in size along a dimension, whose rows ``like`` has: this dimension.
     """
 
     like: Tensor
     kept: bool
     are_numbers: bool
     at_front: bool
+    joined: int | None = None
 
     def agrees(self, other: _Growth) -> bool:
         """Whether the same tensors can take the elements of both."""
@@ -44,7 +48,11 @@ class _Growth:
 
     def rows(self, values: Tensor, kept: Tensor | None) -> Rows:
         """The elements of all iterations, in their order in the list."""
-        rows = Rows(values.flatten(0, 1), kept.flatten() if kept is not None else None, self.are_numbers)
+        if self.joined is not None and self.at_front:
+            assert kept is not None
+            return Rows(values.flip(0).flatten(0, 1), kept.flip(0).flatten(), joined=self.joined)
+        kept = kept.flatten() if kept is not None else None
+        rows = Rows(values.flatten(0, 1), kept, self.are_numbers, self.joined)
         return rows.reversed() if self.at_front else rows
 
 
@@ -72,6 +80,7 @@ class GrowingLists:
         self.site = site
         self.may_end = may_end
         self.uneven: str | None = None
+        self._symbols = symbols_tracked()
         self._growth: dict[int, _Growth] = {}
         self._added: dict[int, _Added] = {}
         self._kept: dict[int, Tensor | None] = {}
@@ -158,6 +167,9 @@ class GrowingLists:
                 f"end the loop at a largest length too, with `while len({name}) < largest and ...`, or write into a "
                 "tensor of a fixed size.",
             )
+        uneven = filled(added.elements, self._symbols)
+        if uneven is not None:
+            return _Growth(uneven[0], True, False, added.at_front, uneven[2]), uneven[1]
         parts = [as_rows(one) for one in added.elements]
         rows = [part for part in parts if part is not None]
         if not rows or len(rows) < len(parts):

@@ -71,21 +71,44 @@ class Rows:
         values: The elements, stacked: shape (n, *element).
         kept: Which of them are elements of the list: bool, shape (n,). None for all.
         are_numbers: Whether they are Python numbers and not tensors.
+        joined: For rows of elements that differ in size along a dimension: this dimension, along which ``torch.cat``
+            joins them. None if each row is an element.
     """
 
-    def __init__(self, values: Any, kept: Tensor | None = None, are_numbers: bool = False) -> None:
+    def __init__(
+        self, values: Any, kept: Tensor | None = None, are_numbers: bool = False, joined: int | None = None
+    ) -> None:
         self.values = values
         self.kept = kept
         self.are_numbers = are_numbers
+        self.joined = joined
 
     def elements(self) -> Tensor:
         """The elements that are kept, stacked."""
+        self._refuse_parts()
         if isinstance(self.values, Unassigned):
             raise refuse_use("code that reads an element before it is assigned,")
+        return self._kept()
+
+    def joined_along(self, dim: int) -> Tensor:
+        """The elements joined by ``torch.cat``."""
+        if self.joined is None:
+            return _joined(self.elements(), dim)
+        rows = self._kept()
+        if dim % rows.dim() != self.joined:
+            raise refuse_use(f"torch.cat along dimension {dim} of tensors that differ in size along {self.joined},")
+        return rows.movedim(0, self.joined)
+
+    def _kept(self) -> Tensor:
         return self.values if self.kept is None else self.values[self.kept]
+
+    def _refuse_parts(self) -> None:
+        if self.joined is not None:
+            raise refuse_use("code other than torch.cat, while its tensors differ in size,")
 
     def count(self) -> Any:
         """The number of elements that are kept."""
+        self._refuse_parts()
         if self.kept is None:
             return self.values.length if isinstance(self.values, Unassigned) else self.values.shape[0]
         number = self.kept.sum().item()
@@ -94,6 +117,7 @@ class Rows:
 
     def reversed(self) -> Rows:
         """The elements from the last to the first."""
+        self._refuse_parts()
         return Rows(self.values.flip(0), None if self.kept is None else self.kept.flip(0), self.are_numbers)
 
     @classmethod
@@ -276,7 +300,7 @@ def _stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
 
 
 def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
-    parts = [_joined(one.elements(), dim) if isinstance(one, Rows) else one for one in tensors]
+    parts = [one.joined_along(dim) if isinstance(one, Rows) else one for one in tensors]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
@@ -291,15 +315,15 @@ _JOINS: dict[str, Callable[..., Tensor]] = {
 }  # fmt: skip
 
 
-def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool) -> Rows:
-    return Rows(parts[0], None if all_kept else parts[1], are_numbers)
+def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool, joined: int | None) -> Rows:
+    return Rows(parts[0], None if all_kept else parts[1], are_numbers, joined)
 
 
 pytree.register_pytree_node(
     Rows,
     lambda rows: (
         [rows.values] if rows.kept is None else [rows.values, rows.kept],
-        (rows.kept is None, rows.are_numbers),
+        (rows.kept is None, rows.are_numbers, rows.joined),
     ),
     lambda children, context: _from_parts(list(children), *context),
     serialized_type_name="opbridge.Rows",

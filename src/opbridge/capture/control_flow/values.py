@@ -185,11 +185,11 @@ class Agreement:
                     self._refuse(
                         name, f"has a different number of elements after {self.paths[0]} than after {self.paths[1]}"
                     )
-                made.append(self._rows(element, side))
+                made.append(self._rows(name, element, side))
         made += map(_constantly, a[len(a) - end :])
         return lambda results: type(a)(one(results) for one in made)
 
-    def _rows(self, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
+    def _rows(self, name: str, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
         rows = element if isinstance(element, Rows) else None
         values = element if rows is None else rows.values
         are_numbers = is_number(values) if rows is None else rows.are_numbers
@@ -197,6 +197,8 @@ class Agreement:
         dtype = _DTYPES[_KINDS[type(values)]] if is_number(values) else values.dtype
         device = torch.device("cpu") if is_number(values) else values.device
         shape = (1, *getattr(values, "shape", ())) if rows is None else tuple(values.shape)
+        if rows is None and not all(map(known_outside, shape)):
+            self._refuse(name, f"gets a tensor of a size that depends on data after {self.paths[side]}")
         index = len(self.outputs)
         self.outputs.append(Output(_on_side(side, values), "tensor", dtype, shape, device))
         self.outputs.append(Output(_on_side(side, present), "tensor", torch.bool, shape[:1], device))

@@ -22,7 +22,7 @@ def _overflow_is_nan(of_one_type: bool) -> bool:
     """
     large, one = torch.full((16, 16), 448.0).to(torch.float8_e4m3fn), torch.ones(())
     other = large if of_one_type else large.to(torch.float32).to(torch.float8_e5m2)
-    return bool(torch._scaled_mm(large, other.t(), one, one, out_dtype=large.dtype).isnan().any())
+    return bool(torch.ops.aten._scaled_mm(large, other.t(), one, one, out_dtype=large.dtype).isnan().any())
 
 
 def _product(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, dtype: int | None) -> Any:

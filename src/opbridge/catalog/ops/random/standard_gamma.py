@@ -31,7 +31,7 @@ def standard_gamma(self: Tensor, generator: None = None) -> Tensor:
 @torch.library.custom_op("opbridge::gamma_sample", mutates_args=())
 def gamma_sample(alpha: Tensor, seed: Tensor) -> Tensor:
     """Samples that may be 0. A kernel uses ``seed``, two numbers in [0, 1)."""
-    return torch._standard_gamma(alpha)
+    return torch.ops.aten._standard_gamma(alpha)  # type: ignore[no-any-return]
 
 
 @gamma_sample.register_fake
