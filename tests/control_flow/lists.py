@@ -200,3 +200,16 @@ def tensors_of_different_sizes_in_two_loops(x):
             inner.append(row[row > value])
         outer.append(torch.cat(inner))
     return torch.cat(outer)
+
+
+@program("If", "Loop", cases=[(one,) for (x,) in MATRICES[:1] for one in (x.abs(), -x.abs())], dynamic=ROWS_OF)
+def tensors_of_different_sizes_of_a_loop_in_a_branch(x):
+    rows = [x[0]]
+    if x.sum() > 0:
+        for row in x:
+            rows.append(row[row > 0.5])
+    else:
+        rows.append(x[1])
+    for row in x:
+        rows.append(row[row < -0.5])
+    return torch.cat(rows)

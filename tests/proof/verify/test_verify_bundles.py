@@ -104,6 +104,21 @@ def test_a_model_of_this_process_may_be_the_reference(tmp_path: Path) -> None:
         opbridge.verify(bundle.path, reference=model)
 
 
+def test_a_size_below_two_that_the_program_does_not_take_is_a_note(tmp_path: Path) -> None:
+    """Without a min, a dimension is declared from 2 on."""
+
+    class SecondRow(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[1 if x.shape[0] > 1 else 0] * 2
+
+    shapes = {"x": {0: torch.export.Dim("n"), 1: torch.export.Dim("m")}}
+    bundle = opbridge.export(SecondRow(), (torch.randn(2, 5),), path=tmp_path / "bundle", dynamic_shapes=shapes)
+    assert bundle.verification is not None
+    assert bundle.verification["verdict"] == "passed"
+    notes = [note for case in bundle.verification["cases"] for note in case["notes"]]
+    assert any(" n=1, a size below 2, the captured graph fails" in note for note in notes)
+
+
 def test_without_hypothesis_the_error_names_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match="needs Hypothesis, which is not installed") as caught:

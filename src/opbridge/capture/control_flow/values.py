@@ -147,8 +147,10 @@ class Agreement:
             return lambda results: a
         if a is UNDEFINED or b is UNDEFINED:
             return self._of_one_path(name, a, b)
-        if type(a) is type(b) and type(a) in (list, tuple) and len(a) != len(b):
-            return self._list(name, a, b)
+        if type(a) is type(b) and type(a) in (list, tuple):
+            has_other_rows = Rows in map(type, (*a, *b)) and not all(map(_alike, a, b))
+            if len(a) != len(b) or has_other_rows:
+                return self._list(name, a, b)
         first, structure = pytree.tree_flatten(a)
         second, other = pytree.tree_flatten(b)
         if structure != other:
@@ -192,7 +194,7 @@ class Agreement:
     def _rows(self, name: str, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
         rows = element if isinstance(element, Rows) else None
         values = element if rows is None else rows.values
-        are_numbers = is_number(values) if rows is None else rows.are_numbers
+        are_numbers, joined = (is_number(values), None) if rows is None else (rows.are_numbers, rows.joined)
         present = True if rows is None or rows.kept is None else rows.kept
         dtype = _DTYPES[_KINDS[type(values)]] if is_number(values) else values.dtype
         device = torch.device("cpu") if is_number(values) else values.device
@@ -202,7 +204,7 @@ class Agreement:
         index = len(self.outputs)
         self.outputs.append(Output(_on_side(side, values), "tensor", dtype, shape, device))
         self.outputs.append(Output(_on_side(side, present), "tensor", torch.bool, shape[:1], device))
-        return lambda results: Rows(results[index], results[index + 1], are_numbers)
+        return lambda results: Rows(results[index], results[index + 1], are_numbers, joined)
 
     def _leaf(self, name: str, x: Any, y: Any) -> Callable[[Sequence[Any]], Any]:
         if same(x, y):

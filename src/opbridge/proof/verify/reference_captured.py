@@ -32,7 +32,7 @@ from opbridge.proof.verify.options import VerifyOptions
 from opbridge.proof.verify.paths import Paths, far_sizes, untaken, varied
 from opbridge.proof.verify.perturbed import perturbing
 from opbridge.proof.verify.reference import Case, Feeds, Run
-from opbridge.proof.verify.size_search import SizeSearch
+from opbridge.proof.verify.size_search import SizeSearch, shortened_refusals
 from opbridge.proof.verify.time_limit import TooSlow, limit_for, within
 from opbridge.proof.verify.verification import DEFAULT_SEED, NOT_VERIFIED, PYTORCH, CaseResult
 from opbridge.torch_graph.origins import Origin
@@ -227,9 +227,9 @@ class CapturedReference:
         )
         for case in search.results():
             if case is not None:
-                yield dataclasses.replace(case, notes=(*case.notes, *_summary(refused)))
+                yield dataclasses.replace(case, notes=(*case.notes, *shortened_refusals(refused)))
             elif base.sizes:
-                reasons = _summary(refused) or [f"the ranges leave only {len(search.done)} combinations"]
+                reasons = shortened_refusals(refused) or [f"the ranges leave only {len(search.done)} combinations"]
                 self.notes.append(f"not all sizes of the dynamic dimensions could be tried: {reasons[0]}")
             refused.clear()
         for symbol in search.unmoved():
@@ -364,7 +364,10 @@ class CapturedReference:
                 if self._assumed:
                     reasons.append(f"at {text}, the inputs violate an assumption of the model: {error}")
                     continue
-                return self._refused_by_program(name, sizes, text, error)
+                if self.specs.sizes.is_promised(sizes):
+                    return self._refused_by_program(name, sizes, text, error)
+                reasons = [f"at {text}, a size below 2, the captured graph fails: {error}"]
+                break
             except Exception as error:
                 reasons.append(f"PyTorch refuses {text}: {described_error(error)}")
                 continue
@@ -379,12 +382,6 @@ class CapturedReference:
             return outside
         refused.append(reasons[0])
         return None
-
-
-def _summary(refused: Sequence[str]) -> list[str]:
-    """The first refusal and the number of the others; empty if there is none."""
-    others = f" ({len(refused) - 1} more sizes were refused)" if len(refused) > 1 else ""
-    return [refused[0] + others] if refused else []
 
 
 class _ProgramRefuses(Exception):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["SizeSearch", "SizesToTry"]
+__all__ = ["SizeSearch", "SizesToTry", "shortened_refusals"]
 
 _T = TypeVar("_T")
 
@@ -126,3 +126,9 @@ class SizeSearch(Generic[_T]):
             and self._sizes.allowed(sizes)
             and self._elements(sizes) <= self._most_elements
         )
+
+
+def shortened_refusals(refused: Sequence[str]) -> list[str]:
+    """The first refusal and the number of the others; empty if there is none."""
+    others = f" ({len(refused) - 1} more sizes were refused)" if len(refused) > 1 else ""
+    return [refused[0] + others] if refused else []
