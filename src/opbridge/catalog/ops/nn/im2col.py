@@ -20,15 +20,15 @@ def im2col(
     im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor
     """
     x = self if self.dim() == 4 else self.unsqueeze(0)
-    columns, counts = torch.nn.functional.pad(x, [padding[1], padding[1], padding[0], padding[0]]), []
+    padded, places, counts = torch.nn.functional.pad(x, [padding[1], padding[1], padding[0], padding[0]]), [], []
     for axis in range(2):
         reach = dilation[axis] * (kernel_size[axis] - 1) + 1
         counts.append(pooled_length(x.shape[2 + axis], reach, stride[axis], padding[axis], False))
         offset = (torch.arange(kernel_size[axis]) * dilation[axis]).unsqueeze(-1)
-        place = offset + torch.arange(counts[axis]) * stride[axis]
-        columns = columns.index_select(2 + axis, place.reshape(-1))
+        places.append(offset + torch.arange(counts[axis]) * stride[axis])
+    rows, columns = places
+    pixels = rows[:, None, :, None] * padded.shape[3] + columns[None, :, None, :]
+    windows = padded.flatten(2).index_select(2, pixels.reshape(-1))
     batch, channels = x.shape[:2]
-    columns = columns.reshape(batch, channels, kernel_size[0], counts[0], kernel_size[1], counts[1])
-    rows = channels * kernel_size[0] * kernel_size[1]
-    columns = columns.permute(0, 1, 2, 4, 3, 5).reshape(batch, rows, counts[0] * counts[1])
-    return columns if self.dim() == 4 else columns.squeeze(0)
+    result = windows.reshape(batch, channels * kernel_size[0] * kernel_size[1], counts[0] * counts[1])
+    return result if self.dim() == 4 else result.squeeze(0)
