@@ -28,6 +28,7 @@ from opbridge.ladder.climb import ClimbedAll, climb
 from opbridge.ladder.findings import list_findings
 from opbridge.ladder.opset_reason import OpsetCause
 from opbridge.ladder.plan import plan
+from opbridge.torch_graph.decomposed import failing_line
 
 
 def line_of(function: Any) -> str:
@@ -210,6 +211,16 @@ def test_decompositions_that_lead_back_to_each_other_end() -> None:
 
     with pytest.raises(UnsupportedOperatorError, match=r"aten::index\.Tensor: .* is on the list of this test"):
         travel(Model(), (torch.randn(4, 3), torch.tensor([1, 2])), engines=[PickyEngine("Gather", "GatherND")])
+
+
+def test_the_line_that_torch_can_not_decompose_is_named() -> None:
+    def forward(self: Any, x: Tensor) -> Tensor:
+        return x.relu()
+
+    program = torch.export.export(type("Model", (nn.Module,), {"forward": forward})(), (torch.randn(4),))
+    line = failing_line(program, RuntimeError("no shape\n\nWhile executing %relu : [num_users=1]"))
+    assert str(line).endswith(line_of(forward))
+    assert failing_line(program, RuntimeError("no shape")) is None
 
 
 def test_every_missing_operator_is_named_at_once() -> None:

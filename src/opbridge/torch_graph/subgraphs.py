@@ -157,7 +157,7 @@ def known_outside(size: Any) -> bool:
     """Whether the program outside can compute this size."""
     if not isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return True
-    return _free(size) <= _current().fx_tracer.sympy_expr_tracker.keys()
+    return _free(size) <= symbols_tracked()
 
 
 def symbols_tracked() -> frozenset[Any]:
