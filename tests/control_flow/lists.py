@@ -213,3 +213,49 @@ def tensors_of_different_sizes_of_a_loop_in_a_branch(x):
     for row in x:
         rows.append(row[row < -0.5])
     return torch.cat(rows)
+
+
+@program("If", "Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensors_of_different_sizes_in_one_branch(x):
+    rows, others, first = [], [], [x[0]]
+    for row in x:
+        if row.sum() > 0:
+            rows.append(row[row > 0])
+            rows.append(row[:2])
+        others.append(row)
+        if row[0] > 0:
+            others.append(torch.unique(row.round()))
+    if x[0, 0] > 0:
+        first.append(x[x > 0])
+    return torch.cat([x[0, :0], *rows]), torch.cat(others), torch.cat(first)
+
+
+@program("If", "Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensors_of_different_sizes_one_by_one(x):
+    rows, total = [], torch.zeros(())
+    for row in x:
+        if row.max() > 0:
+            rows.append(row[row > 0])
+    if not rows:
+        return torch.zeros(0), torch.zeros(0, dtype=torch.int64), total
+    for row in rows:
+        total = total + row.sum() * len(rows)
+    sizes = [row.shape[0] for row in rows]
+    return torch.stack([row.mean() for row in rows]) + rows[-1].sum() * rows[0][0], torch.tensor(sizes), total
+
+
+@program("Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensors_of_different_sizes_padded(x):
+    rows = [row[row > 0] for row in x]
+    left = torch.nn.utils.rnn.pad_sequence(rows, padding_value=-1.0, padding_side="left")
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).sum(0), left
+
+
+SIZES = [(torch.randn(sum(sizes), 2), torch.tensor(sizes)) for sizes in ([2, 1, 3], [4, 0], [1, 1, 1, 5])]
+
+
+@program("Loop", cases=SIZES, dynamic={"x": {0: torch.export.Dim.DYNAMIC}, "sizes": {0: torch.export.Dim.DYNAMIC}})
+def parts_of_given_sizes(x, sizes):
+    parts = torch.split(x, sizes.tolist())
+    padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    return padded, torch.stack([part.sum(0) for part in parts]), parts[-1].sum() * len(parts), torch.cat(parts)

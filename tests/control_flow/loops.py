@@ -49,6 +49,37 @@ def loops_with_gradient_modes(x):
     return x
 
 
+class _ProgressBar:
+    """As that of tqdm."""
+
+    __module__ = "tqdm.std"
+
+    def __init__(self, iterable):
+        self.iterable = iterable
+
+    def __iter__(self):
+        return iter(self.iterable)
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def with_a_progress_bar(x):
+    for i in _ProgressBar(reversed(range(x.shape[0]))):
+        x = x * 0.5 + x[i]
+    for _, row in enumerate(_ProgressBar(x)):
+        x = x + row
+    return x
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def over_a_list_of_a_range(x):
+    y = x[0]
+    for start in list(range(0, x.shape[0] - 2, 2)):
+        y = y + x[start + 2]
+    for start in list(range(x.shape[0] - 2, 1, -1)):
+        y = y * 0.5 + x[start]
+    return y
+
+
 @program("Loop", "Where", cases=counts(3, 1, 0, 9))
 def while_true_with_break(x, n):
     i = 0

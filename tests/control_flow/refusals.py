@@ -63,14 +63,6 @@ def growing_tensor(x, n):
     return x
 
 
-@refused("'x' changes its shape", cases=counts(3, 1))
-def tensor_that_grows_in_some_iterations(x, n):
-    for _ in range(n):
-        if x.sum() > 0:
-            x = torch.cat([x, -3 * x[:1].abs()])
-    return x
-
-
 @refused("the list 'rows' grows in a loop without a largest number of iterations")
 def unbounded_append(x):
     rows = []
@@ -104,21 +96,12 @@ def list_of_tensors_without_a_largest_size(x, n):
     return torch.cat(rows)
 
 
-@refused("code other than torch.cat, while its tensors differ in size", cases=counts(3, 1))
+@refused("code that takes tensors of one size, while its tensors differ in size", cases=counts(3, 1))
 def list_of_tensors_of_different_sizes(x, n):
     rows = []
     for i in range(n):
         rows.append(x[x > i])
-    return torch.cat(rows) * len(rows)
-
-
-@refused("'rows' gets a tensor of a size that depends on data after", cases=counts(3, 1))
-def list_of_tensors_of_different_sizes_in_a_branch(x, n):
-    rows = [x]
-    for i in range(n):
-        if x.sum() > i:
-            rows.append(x[x > i])
-    return torch.cat(rows)
+    return torch.stack(rows)
 
 
 @refused("'rows' is a list that grows, and that also loses elements", cases=counts(3, 1))

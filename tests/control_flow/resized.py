@@ -199,3 +199,47 @@ def rows_as_many_as_before(x):
         y = torch.cat([y, x * i]).flip(0)
         i += 1
     return y
+
+
+@program("Loop", "If", cases=CASES, dynamic=ROWS)
+def suppression_that_adds_to_a_tensor(boxes, scores):
+    order = scores.argsort(descending=True)
+    kept, places = boxes[order[:1]], torch.zeros(0, dtype=torch.int64)
+    for i in range(1, boxes.shape[0]):
+        box = boxes[order[i]]
+        if _overlaps(box, kept).max() < 0.3:
+            kept, places = torch.cat([kept, box[None]]), torch.cat([places, order[i : i + 1]])
+    return kept, places
+
+
+@program("Loop", "If", cases=CASES, dynamic=ROWS)
+def stack_that_grows_and_shrinks(boxes, scores):
+    stack = boxes[:1]
+    for box in boxes[1:]:
+        if box[0] > 8:
+            stack = torch.cat([stack, box[None]])
+        elif stack.shape[0] > 1:
+            stack = torch.cat([stack[:-2], (stack[-2] + stack[-1])[None]])
+    return stack.sum(0) + scores.sum()
+
+
+@program("Loop", "If", cases=CASES, dynamic=ROWS)
+def stack_until_it_is_empty(boxes, scores):
+    stack, total, count = boxes[:1], scores[:1], 0
+    while stack.shape[0] > 0:
+        last, stack = stack[-1], stack[:-1]
+        total, count = total + last.sum(), count + 1
+        if last[0] > 4 and count < 4:
+            stack = torch.cat([stack, last[None] - 5])
+    return total
+
+
+@program("Loop", "If", cases=[CASES[0], CASES[2], CASES[3]], dynamic=ROWS)
+def numbers_that_pass_in_each_iteration(boxes, scores):
+    passed, before = scores[:1], 0
+    while before < boxes.shape[0] and passed.shape[0] < 6:
+        if scores[before] > 0.5:
+            passed = torch.cat([passed, boxes[before][boxes[before] > passed.mean()]])
+        passed = passed * 0.9
+        before += 1
+    return passed

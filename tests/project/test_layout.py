@@ -277,6 +277,7 @@ _FILES_OF_INTERNALS = (
     "example_values.py",
     "gradients.py",
     "internals.py",
+    "largest_sizes.py",
     "mutations.py",
     "recurrent.py",
     "reuse.py",

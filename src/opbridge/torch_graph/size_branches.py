@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
+from opbridge.torch_graph.largest_sizes import note_range
 from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, under
-from opbridge.torch_graph.subgraphs import known_outside, untracked
+from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untracked
 
 __all__ = [
     "guards_of_one_path",
@@ -223,6 +224,7 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
             if symbol.is_Symbol and same_size(first, size):
                 ranges = [env.bound_sympy(sympy.sympify(_expression(one))) for one in sizes]
                 env.constrain_symbol_range(symbol, min(one.lower for one in ranges), max(one.upper for one in ranges))
+                note_range(size, sizes, symbols_tracked())
                 _state_smallest(size, sizes)
             elif symbol.is_Symbol:
                 env._set_replacement(symbol, first.node.expr, "a size after a branch")

@@ -18,6 +18,7 @@ from opbridge.capture.control_flow.outcomes import decided, deciding, next_undec
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_operator
 from opbridge.capture.control_flow.values import UNDEFINED, Agreement, Contents, Output, as_scalar, leaves_of, refill
+from opbridge.torch_graph.largest_sizes import note_ranges
 from opbridge.torch_graph.size_branches import (
     guards_of_one_path,
     is_computable,
@@ -27,7 +28,7 @@ from opbridge.torch_graph.size_branches import (
     state_equal_sizes,
     state_sizes,
 )
-from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph
+from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, symbols_tracked, trace_subgraph
 
 __all__ = ["all_of", "any_of", "for_each_outcome", "if_", "if_expression", "not_"]
 
@@ -82,6 +83,7 @@ def _traced(action: Action, state: State, before: Sequence[Any], contents: Conte
     known = {id(leaf) for leaf in leaves_of([list(before), contents.now()])}
     found: dict[str, Any] = {}
     positions: dict[int, int] = {}
+    outside = symbols_tracked()
 
     def run() -> list[Any]:
         action()
@@ -91,6 +93,7 @@ def _traced(action: Action, state: State, before: Sequence[Any], contents: Conte
             if isinstance(leaf, (Tensor, *_SYMBOLS)) and id(leaf) not in known and id(leaf) not in positions:
                 positions[id(leaf)] = len(computed)
                 computed.append(leaf)
+        note_ranges(computed, outside)
         return computed
 
     try:

@@ -33,6 +33,7 @@ class _Growth:
         are_numbers: Whether they are Python numbers and not tensors.
         at_front: Whether they are inserted before the others and not appended.
         joined: For elements that differ in size along a dimension, whose rows ``like`` has: this dimension.
+        elements: The number of such elements of one iteration.
     """
 
     like: Tensor
@@ -40,19 +41,20 @@ class _Growth:
     are_numbers: bool
     at_front: bool
     joined: int | None = None
+    elements: int = 0
 
     def agrees(self, other: _Growth) -> bool:
         """Whether the same tensors can take the elements of both."""
         same = self.like.dtype == other.like.dtype and same_shape(self.like.shape, other.like.shape)
         return same and dataclasses.replace(self, like=other.like) == other
 
-    def rows(self, values: Tensor, kept: Tensor | None) -> Rows:
+    def rows(self, values: Tensor, kept: Tensor | None, lengths: Tensor | None) -> Rows:
         """The elements of all iterations, in their order in the list."""
-        if self.joined is not None and self.at_front:
-            assert kept is not None
-            return Rows(values.flip(0).flatten(0, 1), kept.flip(0).flatten(), joined=self.joined)
-        kept = kept.flatten() if kept is not None else None
-        rows = Rows(values.flatten(0, 1), kept, self.are_numbers, self.joined)
+        if self.joined is not None:
+            parts = [one.flip(0) if self.at_front else one for one in (values, kept, lengths) if one is not None]
+            values, kept, lengths = (one.flatten(0, 1) for one in parts)
+            return Rows(values, kept, joined=self.joined, lengths=lengths)
+        rows = Rows(values.flatten(0, 1), kept.flatten() if kept is not None else None, self.are_numbers)
         return rows.reversed() if self.at_front else rows
 
 
@@ -83,10 +85,10 @@ class GrowingLists:
         self._symbols = symbols_tracked()
         self._growth: dict[int, _Growth] = {}
         self._added: dict[int, _Added] = {}
-        self._kept: dict[int, Tensor | None] = {}
+        self._kept: dict[int, tuple[Tensor | None, Tensor | None]] = {}
 
     def before(self, length: Any) -> list[Tensor]:
-        """The tensors before the loop: two for a list whose elements may be left out, otherwise one.
+        """The tensors before the loop: of a list whose elements may be left out also which it has, and their sizes.
 
         Args:
             length: The largest number of iterations.
@@ -98,6 +100,8 @@ class GrowingLists:
             tensors.append(torch.zeros((count, *like.shape), dtype=like.dtype, device=like.device))
             if growth.kept:
                 tensors.append(torch.zeros((count, like.shape[0]), dtype=torch.bool))
+            if growth.elements:
+                tensors.append(torch.zeros((count, growth.elements), dtype=torch.int64))
         return tensors
 
     def rows(self, tensors: Sequence[Tensor], index: Tensor | None) -> dict[int, Rows]:
@@ -113,7 +117,7 @@ class GrowingLists:
             values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
             if kept is None and index is not None:
                 kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
-            found[number] = growth.rows(values, kept)
+            found[number] = growth.rows(values, kept, remaining.pop(0) if growth.elements else None)
         return found
 
     def with_rows(self, number: int, value: Any, rows: Rows) -> Any:
@@ -157,8 +161,8 @@ class GrowingLists:
             self._growth[number] = new
         return changed
 
-    def _growth_by(self, added: _Added, length: Any) -> tuple[_Growth, Tensor | None]:
-        """How a list grows, and which elements it keeps if that depends on data."""
+    def _growth_by(self, added: _Added, length: Any) -> tuple[_Growth, tuple[Tensor | None, Tensor | None]]:
+        """How a list grows, which elements it keeps if that depends on data, and their sizes if these do."""
         name = added.name
         if length is None:
             refuse(
@@ -169,7 +173,9 @@ class GrowingLists:
             )
         uneven = filled(added.elements, self._symbols)
         if uneven is not None:
-            return _Growth(uneven[0], True, False, added.at_front, uneven[2]), uneven[1]
+            assert uneven.lengths is not None
+            growth = _Growth(uneven.values, True, False, added.at_front, uneven.joined, uneven.lengths.shape[0])
+            return growth, (uneven.kept, uneven.lengths)
         parts = [as_rows(one) for one in added.elements]
         rows = [part for part in parts if part is not None]
         if not rows or len(rows) < len(parts):
@@ -180,7 +186,8 @@ class GrowingLists:
         like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
         if any(part.kept is not None for part in rows):
             kept = torch.cat([_present(part) for part in rows])
-        return _Growth(like, kept is not None or self.may_end, rows[0].are_numbers, added.at_front), kept
+        growth = _Growth(like, kept is not None or self.may_end, rows[0].are_numbers, added.at_front)
+        return growth, (kept, None)
 
     def written(self, tensors: Sequence[Tensor], index: Tensor) -> list[Tensor]:
         """The tensors with the elements of this iteration."""
@@ -188,9 +195,11 @@ class GrowingLists:
         for number, growth in self._growth.items():
             written.append(remaining.pop(0).index_put((index,), growth.like))
             if growth.kept:
-                kept = self._kept[number]
+                kept, lengths = self._kept[number]
                 present = torch.ones(growth.like.shape[:1], dtype=torch.bool) if kept is None else kept
                 written.append(remaining.pop(0).index_put((index,), present))
+                if lengths is not None:
+                    written.append(remaining.pop(0).index_put((index,), lengths))
         return written
 
 

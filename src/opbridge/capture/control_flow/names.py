@@ -115,13 +115,30 @@ def touched(statements: Sequence[ast.stmt]) -> list[str]:
 
 
 def loaded(nodes: Iterable[ast.AST]) -> collections.Counter[str]:
-    """How often each variable is read, also by functions defined inside."""
-    return collections.Counter(
-        one.id
-        for node in nodes
-        for one in ast.walk(node)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, (ast.Load, ast.Del))
-    )
+    """How often each variable is read, also by functions defined inside; not those of comprehensions and lambdas."""
+    return collections.Counter(name for node in nodes for name in _loads(node, frozenset()))
+
+
+def _loads(node: ast.AST, own: frozenset[str]) -> Iterator[str]:
+    """The variables that a node reads, without those of the comprehensions and lambdas around it."""
+    parts = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Name):
+        parts = []
+        if isinstance(node.ctx, (ast.Load, ast.Del)) and node.id not in own:
+            yield node.id
+    elif isinstance(node, _COMPREHENSIONS):
+        first, *others = node.generators
+        yield from _loads(first.iter, own)
+        elements = [part for part in parts if not isinstance(part, ast.comprehension)]
+        parts = [first.target, *first.ifs, *others, *elements]
+        targets = [one for generator in node.generators for one in ast.walk(generator.target)]
+        own |= {one.id for one in targets if isinstance(one, ast.Name)}
+    elif isinstance(node, ast.Lambda):
+        yield from _loads(node.args, own)
+        parts = [node.body]
+        own |= {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+    for part in parts:
+        yield from _loads(part, own)
 
 
 def augmented(nodes: Iterable[ast.AST]) -> set[str]:

@@ -8,22 +8,31 @@ zeros, and the number of its elements, which tensors of the same number share::
                                                         left = boxes[:n][overlaps(boxes[:n]) < 0.5]
                                                         n, boxes = left.shape[0], torch.cat([left, zeros])
 
-The largest size of a tensor that loses elements is the one before the loop. One that gains elements gains as many in
-each iteration, of which the largest number must be known.
+The largest size of a tensor that loses elements is the one before the loop. For one that gains elements, the largest
+number of iterations and of elements that one iteration adds must be known.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
+from opbridge.torch_graph.largest_sizes import largest, note_range, smallest
+from opbridge.torch_graph.subgraphs import symbols_tracked, untracked
+
 __all__ = ["ResizedTensors"]
+
+_FEW = 64
+"""A tensor that has at most as many elements before a loop, as many as data says, has room for as many.
+
+Otherwise, if it has at most one and an iteration takes one, torch would conclude that it has one before the loop.
+"""
 
 _Key = tuple[int, int]
 """The number of a variable, and the position of a tensor in it."""
@@ -35,15 +44,19 @@ class _Number:
 
     Attributes:
         first: The number before the loop.
+        room: The number before the loop, or the largest that it may be.
         most: The largest number.
-        gained: By how much each iteration raises it; None if iterations lower it.
+        gained: By how much an iteration raises it at most; None if iterations only lower it.
+        loses: Whether an iteration may lower it.
         now: The number at the beginning of the traced iteration.
         left: The number at its end; None while no tensor has it.
     """
 
     first: Any
+    room: Any
     most: Any
     gained: Any
+    loses: bool
     now: Any
     left: Any
 
@@ -51,13 +64,20 @@ class _Number:
 class ResizedTensors:
     """The tensors of a loop that lose or gain elements along a dimension.
 
+    Args:
+        before: The tensors before the loop.
+
     Attributes:
         changed: Whether tensors were found whose number is another than the one that they seemed to share.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: Mapping[_Key, Tensor]) -> None:
+        self._rooms = {key: tuple(map(_room, tensor.shape)) for key, tensor in before.items()}
         self._numbers: list[_Number] = []
         self._of: dict[_Key, tuple[int, _Number]] = {}
+        self._unlimited: set[_Key] = set()
+        self._symbols = symbols_tracked()
+        self._length: Any = None
         self.changed = False
 
     def __len__(self) -> int:
@@ -85,23 +105,40 @@ class ResizedTensors:
             The shape of the tensor in the graph; None if it does not lose or gain elements of one dimension.
         """
         different = [dim for dim, (x, y) in enumerate(zip(before, after, strict=False)) if not _equal(x, y)]
-        if len(before) != len(after) or len(different) != 1 or key in self._of:
+        if len(before) != len(after) or len(different) != 1 or key in self._of or key in self._unlimited:
             return None
         (dim,) = different
-        most, gained = before[dim], None
-        if statically_known_true(after[dim] >= before[dim]):
-            gained = _constant(after[dim] - before[dim])
-            if length is None or free_unbacked_symbols(gained) - free_unbacked_symbols([*before, length]):
-                return None
-            most = before[dim] + gained * torch.sym_max(length, 0)
-        self._of[key] = dim, self._number(before[dim], most, gained, after[dim])
-        return (*before[:dim], most, *before[dim + 1 :])
+        self._length = length
+        gained, loses = self._change(before[dim], after[dim])
+        if (gained is None and not loses) or (gained is not None and length is None):
+            return None
+        number = self._number(before[dim], self._rooms[key][dim], gained, loses, after[dim])
+        self._of[key] = dim, number
+        return (*before[:dim], number.most, *before[dim + 1 :])
 
-    def _number(self, first: Any, most: Any, gained: Any, left: Any) -> _Number:
+    def _change(self, before: Any, after: Any) -> tuple[Any, bool]:
+        """How many elements an iteration adds at most, None for no element or any number, and whether it removes some.
+
+        A number that depends on sizes only counts if no element is removed: for a selection, it is often too large.
+        """
+        known = self._symbols | free_unbacked_symbols(before)
+        with untracked():
+            least, most = smallest(after, known), largest(after, known)
+            loses = least is None or not statically_known_true(least >= before)
+            gained = None if most is None else _constant(most - before)
+            gained = gained if free_unbacked_symbols(gained) <= self._symbols else None
+        is_used = isinstance(gained, int) or not loses
+        return gained if gained is not None and is_used and not statically_known_true(gained <= 0) else None, loses
+
+    def _most(self, room: Any, gained: Any) -> Any:
+        return room if gained is None else room + gained * torch.sym_max(self._length, 0)
+
+    def _number(self, first: Any, room: Any, gained: Any, loses: bool, left: Any) -> _Number:
+        most = self._most(room, gained)
         for number in self._numbers:
             if _equal(number.first, first) and _equal(number.most, most) and _equal(number.left, left):
                 return number
-        self._numbers.append(_Number(first, most, gained, first, left))
+        self._numbers.append(_Number(first, room, most, gained, loses, first, left))
         return self._numbers[-1]
 
     def before(self) -> list[Tensor]:
@@ -116,9 +153,11 @@ class ResizedTensors:
         """Begin an iteration, or what follows the loop, with these numbers of elements."""
         self.changed = False
         for number, given in zip(self._numbers, numbers, strict=True):
-            now = given.item()
-            torch._check(now >= (0 if number.gained is None else number.first))
+            now: Any = given.item()
+            least = 0 if number.loses else number.first
+            torch._check(now >= least)
             torch._check(now <= number.most)
+            note_range(now, [least, number.most], self._symbols)
             number.now, number.left = now, None
 
     def shortened(self, key: _Key, tensor: Any) -> Any:
@@ -134,9 +173,16 @@ class ResizedTensors:
             return value
         dim, number = self._of[key]
         left = value.shape[dim]
-        if number.gained is not None and not _equal(left, number.now + number.gained):
-            del self._of[key]  # It does not gain as many elements as before, so that there is no largest number.
+        gained, loses = self._change(number.now, left)
+        gains = gained is not None and (number.gained is None or not statically_known_true(gained <= number.gained))
+        if (number.gained is not None and gained is None and not loses) or (gains and self._length is None):
+            self._remove(key)
             return value
+        if gains:
+            number.gained, number.most = gained, self._most(number.room, gained)
+            self.changed = True
+        self.changed |= loses and not number.loses
+        number.loses |= loses
         if number.left is not None and not _equal(number.left, left):
             number = dataclasses.replace(number, left=left)
             self._numbers.append(number)
@@ -146,10 +192,22 @@ class ResizedTensors:
         torch._check(left <= number.most)
         return _padded(value, dim, number.most)
 
+    def _remove(self, key: _Key) -> None:
+        """Leave out a tensor that gains elements without a largest number."""
+        _, number = self._of.pop(key)
+        self._unlimited.add(key)
+        if not any(other is number for _, other in self._of.values()):
+            self._numbers = [other for other in self._numbers if other is not number]
+
     def start(self, key: _Key, tensor: Tensor) -> Tensor:
         """A tensor before the loop as the graph takes it."""
         dim, number = self._of.get(key, (0, None))
-        return tensor if number is None or number.gained is None else _padded(tensor, dim, number.most)
+        return tensor if number is None or number.most is number.first else _padded(tensor, dim, number.most)
+
+
+def _room(size: Any) -> Any:
+    bound = largest(size, frozenset())
+    return bound if isinstance(bound, int) and bound <= _FEW else size
 
 
 def _padded(tensor: Tensor, dim: int, size: Any) -> Tensor:

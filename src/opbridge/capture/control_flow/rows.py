@@ -31,7 +31,10 @@ __all__ = [
     "length",
     "refuse_use",
     "row",
+    "section",
+    "sections",
     "stacked",
+    "uneven_dim",
     "unpacked",
 ]
 
@@ -73,15 +76,22 @@ class Rows:
         are_numbers: Whether they are Python numbers and not tensors.
         joined: For rows of elements that differ in size along a dimension: this dimension, along which ``torch.cat``
             joins them. None if each row is an element.
+        lengths: For such rows: the size of each element plus 1, and 0 for one that the list does not have. int64.
     """
 
     def __init__(
-        self, values: Any, kept: Tensor | None = None, are_numbers: bool = False, joined: int | None = None
+        self,
+        values: Any,
+        kept: Tensor | None = None,
+        are_numbers: bool = False,
+        joined: int | None = None,
+        lengths: Tensor | None = None,
     ) -> None:
         self.values = values
         self.kept = kept
         self.are_numbers = are_numbers
         self.joined = joined
+        self.lengths = lengths
 
     def elements(self) -> Tensor:
         """The elements that are kept, stacked."""
@@ -99,19 +109,34 @@ class Rows:
             raise refuse_use(f"torch.cat along dimension {dim} of tensors that differ in size along {self.joined},")
         return rows.movedim(0, self.joined)
 
+    def in_parts(self, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The elements joined along a dimension, which are rows here, which rows are kept, and ``lengths``."""
+        if self.lengths is not None:
+            kept = torch.ones(self.values.shape[:1], dtype=torch.bool) if self.kept is None else self.kept
+            return self.values, kept, self.lengths
+        size, values = self.values.shape[dim + 1], self.values.movedim(dim + 1, 1)
+        kept = torch.ones(values.shape[:1], dtype=torch.bool) if self.kept is None else self.kept
+        return values.flatten(0, 1), kept[:, None].expand(-1, size).flatten(), kept * (size + 1)
+
+    def sizes(self, dim: int) -> Tensor:
+        """The size of each element along a dimension: int64."""
+        if self.lengths is None:
+            return torch.full((self.count(),), self.values.shape[dim + 1], dtype=torch.int64)
+        return self.lengths - 1 if self.kept is None else self.lengths[self.lengths > 0] - 1
+
     def _kept(self) -> Tensor:
         return self.values if self.kept is None else self.values[self.kept]
 
     def _refuse_parts(self) -> None:
         if self.joined is not None:
-            raise refuse_use("code other than torch.cat, while its tensors differ in size,")
+            raise refuse_use("code that takes tensors of one size, while its tensors differ in size,")
 
     def count(self) -> Any:
         """The number of elements that are kept."""
-        self._refuse_parts()
         if self.kept is None:
-            return self.values.length if isinstance(self.values, Unassigned) else self.values.shape[0]
-        number = self.kept.sum().item()
+            elements = self.values if self.lengths is None else self.lengths
+            return elements.length if isinstance(elements, Unassigned) else elements.shape[0]
+        number = (self.kept if self.lengths is None else self.lengths > 0).sum().item()
         torch._check(number >= 0)
         return number
 
@@ -197,6 +222,28 @@ def as_rows(value: Any) -> Rows | None:
     return value if isinstance(value, Rows) else None
 
 
+def uneven_dim(value: Any) -> int | None:
+    """The dimension along which the tensors of a list with rows differ in size; None if they do not."""
+    return next((one.joined for one in value if type(one) is Rows and one.joined is not None), None)
+
+
+def sections(value: Any, dim: int) -> tuple[Tensor, Tensor]:
+    """The tensors of a list joined along a dimension, and the size of each of them: int64."""
+    sizes = [
+        one.sizes(dim) if isinstance(one, Rows) else torch.full((1,), one.shape[dim], dtype=torch.int64)
+        for one in value
+    ]
+    return _cat(value, dim), torch.cat(sizes)
+
+
+def section(tensor: Tensor, dim: int, start: Any, size: Any) -> Tensor:
+    """A part of a tensor, of a dynamic size."""
+    for number in (start, size):
+        torch._check(number >= 0)
+    torch._check(start + size <= tensor.shape[dim])
+    return tensor.narrow(dim, start, size)
+
+
 def stacked(value: Any) -> tuple[Tensor, bool]:
     """The elements of a list as one tensor, and whether they are numbers."""
     parts = [as_rows(one) for one in value]
@@ -232,6 +279,10 @@ def element(value: Any, index: Any) -> Any:
         passed = value[: index + 1] if index >= 0 else value[index:]
         if not has_rows(passed):
             return value[index]
+    dim = uneven_dim(value)
+    if dim is not None:
+        values, sizes = sections(value, dim)
+        return section(values, dim, row(sizes.cumsum(0) - sizes, index).item(), row(sizes, index).item())
     tensor, are_numbers = stacked(value)
     found = row(tensor, index)
     return found.item() if are_numbers else found
@@ -304,6 +355,20 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
+def _pad_sequence(
+    sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    values, sizes = sections(sequences, 0)
+    longest = sizes.max().item()
+    torch._check(longest >= 0)
+    places = torch.arange(longest) - (longest - sizes[:, None] if padding_side == "left" else 0)
+    starts = sizes.cumsum(0) - sizes
+    present = (places >= 0) & (places < sizes[:, None])
+    found = values[torch.where(present, places + starts[:, None], 0)]
+    padded = torch.where(present[(..., *[None] * (values.dim() - 1))], found, padding_value)
+    return padded if batch_first else padded.transpose(0, 1)
+
+
 def _joined(elements: Tensor, dim: int) -> Tensor:
     """The rows of a tensor joined along a dimension of theirs."""
     dim = dim % (elements.dim() - 1)
@@ -311,19 +376,21 @@ def _joined(elements: Tensor, dim: int) -> Tensor:
 
 
 _JOINS: dict[str, Callable[..., Tensor]] = {
-    "stack": _stack, "cat": _cat, "concat": _cat, "concatenate": _cat,
+    "stack": _stack, "cat": _cat, "concat": _cat, "concatenate": _cat, "pad_sequence": _pad_sequence,
 }  # fmt: skip
 
 
-def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool, joined: int | None) -> Rows:
-    return Rows(parts[0], None if all_kept else parts[1], are_numbers, joined)
+def _from_parts(parts: list[Any], are_there: tuple[bool, bool], are_numbers: bool, joined: int | None) -> Rows:
+    rest = iter(parts[1:])
+    kept, lengths = (next(rest) if is_there else None for is_there in are_there)
+    return Rows(parts[0], kept, are_numbers, joined, lengths)
 
 
 pytree.register_pytree_node(
     Rows,
     lambda rows: (
-        [rows.values] if rows.kept is None else [rows.values, rows.kept],
-        (rows.kept is None, rows.are_numbers, rows.joined),
+        [rows.values, *(one for one in (rows.kept, rows.lengths) if one is not None)],
+        ((rows.kept is not None, rows.lengths is not None), rows.are_numbers, rows.joined),
     ),
     lambda children, context: _from_parts(list(children), *context),
     serialized_type_name="opbridge.Rows",

@@ -19,7 +19,10 @@ from opbridge.capture.control_flow.rows import (
     element,
     has_rows,
     length,
+    section,
+    sections,
     stacked,
+    uneven_dim,
 )
 from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps, known_length
 from opbridge.capture.control_flow.values import UNDEFINED
@@ -88,11 +91,8 @@ class _Sections(Refused):
 
     def item(self, index: Tensor) -> Tensor:
         """The part at a position."""
-        start, count = _Elements(self._starts, True).item(index), _Elements(self._sizes, True).item(index)
-        torch._check(start >= 0)
-        torch._check(count >= 0)
-        torch._check(start + count <= self._tensor.shape[self._dim])
-        return self._tensor.narrow(self._dim, start, count)
+        start, size = (_Elements(numbers, True).item(index) for numbers in (self._starts, self._sizes))
+        return section(self._tensor, self._dim, start, size)
 
 
 class _Numbered(Refused):
@@ -135,10 +135,13 @@ class _Backwards(Refused):
 
 def dynamic_sequence(value: Any) -> DynamicSequence | None:
     """The items of an iterable whose length is a dynamic number; None for any other."""
+    if type(value).__module__.partition(".")[0] == "tqdm":  # A progress bar.
+        value = getattr(value, "iterable", None)
     if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
         return _Elements(value)
     if has_rows(value):
-        return _Elements(*stacked(value))
+        dim = uneven_dim(value)
+        return _Elements(*stacked(value)) if dim is None else _Sections(*sections(value, dim), dim)
     return value if isinstance(value, Refused) else None  # type: ignore[return-value]
 
 
@@ -202,7 +205,7 @@ def _zip(*iterables: Any, **options: Any) -> Any:
 
 def _list(items: Any = ()) -> Any:
     if isinstance(items, Steps):
-        return [Rows(torch.arange(items.start, items.stop, items.step), are_numbers=True)]
+        return [Rows(items.numbers(), are_numbers=True)]
     return list(items)
 
 
@@ -311,7 +314,7 @@ def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
 def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
     size = named.get("split_size_or_sections", named.get("split_size", split_size))
     if has_rows(size):
-        return _Sections(tensor, stacked(size)[0], dim)
+        return (Rows(tensor.movedim(dim, 0), joined=dim % tensor.dim(), lengths=stacked(size)[0] + 1),)
     if isinstance(size, int) and isinstance(tensor.shape[dim], torch.SymInt):
         pieces = _Pieces(tensor, size, dim)
         return pieces if known_length(pieces.length) is None else original(tensor, size, dim)
@@ -332,7 +335,7 @@ def _tolist(original: Callable[..., Any], tensor: Tensor) -> Any:
 
 def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
     if isinstance(data, Steps):
-        return torch.arange(data.start, data.stop, data.step, **options)
+        return data.numbers(**options)
     if not has_rows(data):
         return original(data, **options)
     values, are_numbers = stacked(data)

@@ -73,6 +73,13 @@ class Steps(Refused):
         self._state_limit(number)
         return self.start + number * self.step if self.step != 1 else self.start + number
 
+    def numbers(self, **options: Any) -> Tensor:
+        """All numbers, as ``torch.arange``, which refuses a range without any."""
+        furthest = torch.sym_max if self.step > 0 else torch.sym_min
+        is_known = self.step > 0 and statically_known_true(self.stop >= self.start)
+        stop = self.stop if is_known else furthest(self.start, self.stop)
+        return torch.arange(self.start, stop, self.step, **options)
+
     def _state_limit(self, number: Any) -> None:
         with contextlib.suppress(AssertionError):  # torch's, if the example has no item.
             torch._check(number < self.length)

@@ -101,7 +101,13 @@ class TracedLoop:
         self.lists = [_Variable.of(*one) for one in zip(self.contents.names, self.contents.now(), strict=True)]
         self.carried: dict[tuple[int, int], Output] = {}
         self.growing = GrowingLists(self.site, self.test is not None)
-        self.resized = ResizedTensors()
+        self.resized = ResizedTensors(self._tensors())
+
+    def _tensors(self) -> dict[tuple[int, int], Tensor]:
+        places = {
+            (i, j): leaf for i, one in enumerate([*self.variables, *self.lists]) for j, leaf in enumerate(one.leaves)
+        }
+        return {key: leaf for key, leaf in places.items() if isinstance(leaf, Tensor)}
 
     def run(self) -> None:
         """Trace the loop, and assign the variables their values after it."""

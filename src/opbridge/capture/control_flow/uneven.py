@@ -1,102 +1,70 @@
 """Tensors that iterations of a loop append to a list, and that differ in size along one dimension.
 
 Each is filled up to a size that it can't exceed, and the rows that it has are marked. ``torch.cat`` of the list is the
-marked rows, one after the other.
+marked rows, one after the other; with their numbers, each tensor can be found among them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-from torch.utils import _pytree as pytree
 
-from opbridge.torch_graph.subgraphs import traced_nodes
-from opbridge.torch_graph.targets import target_key
+from opbridge.capture.control_flow.rows import Rows
+from opbridge.torch_graph.largest_sizes import largest
 
-__all__ = ["filled"]
-
-_LARGEST = 1 << 20
-"""A larger bound that torch knows is that of any integer."""
-
-_AT_MOST_ELEMENTS = {
-    "aten::_unique2.default",
-    "aten::masked_select.default",
-    "aten::nonzero.default",
-    "aten::nonzero_numpy.default",
-    "aten::unique_consecutive.default",
-    "aten::where.default",
-}
-"""Operators whose results have at most as many rows as their first argument has elements."""
+__all__ = ["filled", "length_of", "present_in", "rows_of"]
 
 
-def filled(tensors: Sequence[Any], known: Set[Any]) -> tuple[Tensor, Tensor, int] | None:
+def filled(elements: Sequence[Any], known: Set[Any]) -> Rows | None:
     """Tensors of different sizes as rows of one tensor.
 
     Args:
-        tensors: What an iteration appends.
+        elements: What an iteration appends.
         known: The symbols of sizes that are the same in each iteration.
 
     Returns:
-        The rows, which are rows of a tensor or not (bool), and the dimension along which the tensors differ. None if
-        they do not differ, differ along several dimensions, or have no largest size.
+        The rows; None if the elements are not all tensors, do not differ, differ along several dimensions, or have no
+        largest size.
     """
-    if not all(isinstance(tensor, Tensor) for tensor in tensors):
-        return None
-    dims = {
-        dim for tensor in tensors for dim, size in enumerate(tensor.shape) if not free_unbacked_symbols(size) <= known
-    }
+    dims: set[int] = set()
+    for element in elements:
+        if isinstance(element, Tensor):
+            dims.update(dim for dim, size in enumerate(element.shape) if not free_unbacked_symbols(size) <= known)
+        elif not isinstance(element, Rows) or element.are_numbers:
+            return None
+        elif element.joined is not None:
+            dims.add(element.joined)
     if len(dims) != 1:
         return None
     (dim,) = dims
-    rows, present = [], []
-    for tensor in tensors:
-        most = _most(tensor.shape[dim], known)
+    parts: list[tuple[Tensor, ...]] = []
+    for element in elements:
+        if isinstance(element, Rows):
+            parts.append(element.in_parts(dim))
+            continue
+        most = largest(element.shape[dim], known)
         if most is None:
             return None
-        count, front = tensor.shape[dim], tensor.movedim(dim, 0)
-        rows.append(torch.cat([front, front.new_zeros(most - count, *front.shape[1:])]))
-        present.append(torch.arange(most, device=tensor.device) < count)
-    return torch.cat(rows), torch.cat(present), dim
+        parts.append(tuple(form(element, most, dim) for form in (rows_of, present_in, length_of)))
+    values, present, lengths = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+    return Rows(values, present, joined=dim, lengths=lengths)
 
 
-def _most(size: Any, known: Set[Any]) -> Any:
-    """A number that a data-dependent size can't exceed; None if there is none."""
-    if free_unbacked_symbols(size) <= known:
-        return size
-    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
-    if upper.is_Integer and upper < _LARGEST:
-        return int(upper)
-    node = _made_by(size)
-    if node is None or not node.args:
-        return None
-    arguments: Any = node.args
-    key, first = target_key(node.target), arguments[0]
-    if key == "torchvision::nms.default":
-        return _most(first.meta["val"].shape[0], known)
-    if key == "aten::slice.Tensor":
-        return _most(first.meta["val"].shape[arguments[1] if len(arguments) > 1 else 0], known)
-    if key == "aten::index.Tensor":
-        masks = [one.meta["val"] for one in arguments[1] if one is not None and one.meta["val"].dtype == torch.bool]
-        return _most_elements(masks[0], known) if len(masks) == 1 else None
-    return _most_elements(first.meta["val"], known) if key in _AT_MOST_ELEMENTS else None
+def rows_of(tensor: Tensor, most: Any, dim: int) -> Tensor:
+    """A tensor as ``most`` rows, of which the last are zeros."""
+    front = tensor.movedim(dim, 0)
+    return torch.cat([front, front.new_zeros(most - front.shape[0], *front.shape[1:])])
 
 
-def _made_by(size: torch.SymInt) -> torch.fx.Node | None:
-    """The first node in the loop whose result has this size."""
-
-    def has_it(value: Any) -> bool:
-        sizes = (one for one in getattr(value, "shape", ()) if isinstance(one, torch.SymInt))
-        return any(one.node.expr == size.node.expr for one in sizes)
-
-    results = ((node, pytree.tree_leaves(node.meta.get("val"))) for node in traced_nodes())
-    return next((node for node, values in results if any(map(has_it, values))), None)
+def present_in(tensor: Tensor, most: Any, dim: int) -> Tensor:
+    """Which of ``most`` rows a tensor has: bool."""
+    return torch.arange(most, device=tensor.device) < tensor.shape[dim]
 
 
-def _most_elements(tensor: Tensor, known: Set[Any]) -> Any:
-    sizes = [_most(size, known) for size in tensor.shape]
-    return None if None in sizes else math.prod(sizes)
+def length_of(tensor: Tensor, most: Any, dim: int) -> Tensor:
+    """The size of a tensor plus 1, as in :class:`Rows`: int64, shape (1,)."""
+    return torch.full((1,), tensor.shape[dim] + 1, dtype=torch.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
@@ -15,7 +16,9 @@ from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.rows import Rows, Unassigned
 from opbridge.capture.control_flow.site import Disagreement, Site, described, unconverted
-from opbridge.torch_graph.subgraphs import known_outside, untracked
+from opbridge.capture.control_flow.uneven import length_of, present_in, rows_of
+from opbridge.torch_graph.largest_sizes import largest
+from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untracked
 
 __all__ = [
     "ABSENT",
@@ -95,6 +98,7 @@ class Output:
         dtype: The dtype of the tensor in the graph.
         shape: The shape of the tensor; None if each path has its own sizes.
         device: The device of the tensor.
+        form: Makes the tensor in the graph of the tensor of a path; None for the same tensor.
     """
 
     values: tuple[Any, Any]
@@ -102,6 +106,7 @@ class Output:
     dtype: torch.dtype
     shape: tuple[Any, ...] | None
     device: torch.device
+    form: Callable[[Tensor], Tensor] | None = None
 
     def computed(self, value: Any) -> Tensor:
         """The value of one path as a new tensor, inside that path's graph."""
@@ -109,6 +114,7 @@ class Output:
             sizes = [size if known_outside(size) else 0 for size in self.shape or ()]
             return torch.zeros(sizes, dtype=self.dtype, device=self.device)
         tensor = value if isinstance(value, Tensor) else as_scalar(value, self.dtype, self.device)
+        tensor = tensor if self.form is None else self.form(tensor)
         tensor = tensor if tensor.dtype == self.dtype else tensor.to(self.dtype)
         if self.shape is not None and tensor.dim() < len(self.shape):
             tensor = tensor.expand(self.shape)
@@ -192,6 +198,8 @@ class Agreement:
         return lambda results: type(a)(one(results) for one in made)
 
     def _rows(self, name: str, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
+        if isinstance(element, Tensor) and not all(map(known_outside, element.shape)):
+            return self._uneven_rows(name, element, side)
         rows = element if isinstance(element, Rows) else None
         values = element if rows is None else rows.values
         are_numbers, joined = (is_number(values), None) if rows is None else (rows.are_numbers, rows.joined)
@@ -199,12 +207,31 @@ class Agreement:
         dtype = _DTYPES[_KINDS[type(values)]] if is_number(values) else values.dtype
         device = torch.device("cpu") if is_number(values) else values.device
         shape = (1, *getattr(values, "shape", ())) if rows is None else tuple(values.shape)
-        if rows is None and not all(map(known_outside, shape)):
-            self._refuse(name, f"gets a tensor of a size that depends on data after {self.paths[side]}")
         index = len(self.outputs)
         self.outputs.append(Output(_on_side(side, values), "tensor", dtype, shape, device))
         self.outputs.append(Output(_on_side(side, present), "tensor", torch.bool, shape[:1], device))
+        if rows is not None and rows.lengths is not None:
+            lengths = _on_side(side, rows.lengths)
+            self.outputs.append(Output(lengths, "tensor", torch.int64, tuple(rows.lengths.shape), device))
+            return lambda results: Rows(results[index], results[index + 1], are_numbers, joined, results[index + 2])
         return lambda results: Rows(results[index], results[index + 1], are_numbers, joined)
+
+    def _uneven_rows(self, name: str, tensor: Tensor, side: int) -> Callable[[Sequence[Any]], Any]:
+        """A tensor whose size depends on data, as rows that are kept or not."""
+        known = symbols_tracked()
+        dims = [dim for dim, size in enumerate(tensor.shape) if not known_outside(size)]
+        most = largest(tensor.shape[dims[0]], known) if len(dims) == 1 else None
+        if most is None:
+            self._refuse(name, f"gets a tensor without a largest size after {self.paths[side]}")
+        index, (dim,) = len(self.outputs), dims
+        rest = (*tensor.shape[:dim], *tensor.shape[dim + 1 :])
+        forms = (
+            (rows_of, tensor.dtype, (most, *rest)), (present_in, torch.bool, (most,)), (length_of, torch.int64, (1,)),
+        )  # fmt: skip
+        for form, dtype, shape in forms:
+            made = functools.partial(form, most=most, dim=dim)
+            self.outputs.append(Output(_on_side(side, tensor), "tensor", dtype, shape, tensor.device, made))
+        return lambda results: Rows(results[index], results[index + 1], False, dim, results[index + 2])
 
     def _leaf(self, name: str, x: Any, y: Any) -> Callable[[Sequence[Any]], Any]:
         if same(x, y):

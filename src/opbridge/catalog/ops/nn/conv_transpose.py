@@ -1,4 +1,4 @@
-"""Transposed convolutions, also with an output padding as large as the stride or larger."""
+"""Transposed convolutions, also with dynamic paddings, or an output padding as large as the stride or larger."""
 
 from __future__ import annotations
 
@@ -39,14 +39,20 @@ def conv_transpose(
         list(value) * (rank if len(value) == 1 else 1) for value in (stride, padding, output_padding, dilation)
     )
     x = input if input.dim() == rank + 2 else input.unsqueeze(0)
-    if all(extra < step for extra, step in zip(output_padding, stride, strict=True)):
+    is_constant = all(isinstance(amount, int) for amount in (*padding, *output_padding))
+    if is_constant and all(extra < step for extra, step in zip(output_padding, stride, strict=True)):
         arguments = (stride, padding, dilation, True, output_padding, groups)
         result = torch.ops.aten.convolution(x, weight, bias, *arguments)
     else:
         # The full result, cropped, or extended with elements that no input reaches and that hold the bias alone.
         none = [0] * rank
         whole = torch.ops.aten.convolution(x, weight, None, stride, none, dilation, True, none, groups)
-        pairs = zip(reversed(padding), reversed(output_padding), strict=True)
-        result = torch.nn.functional.pad(whole, [amount for cut, extra in pairs for amount in (-cut, extra - cut)])
+        most = [
+            extra if is_constant else max(*steps) - 1
+            for extra, *steps in zip(output_padding, stride, dilation, strict=True)
+        ]
+        result = torch.nn.functional.pad(whole, [amount for extra in reversed(most) for amount in (0, extra)])
+        for axis, (cut, extra) in enumerate(zip(padding, output_padding, strict=True), 2):
+            result = result.narrow(axis, cut, whole.shape[axis] + extra - 2 * cut)
         result = result if bias is None else result + bias.reshape([-1] + [1] * rank)
     return result if input.dim() == rank + 2 else result.squeeze(0)

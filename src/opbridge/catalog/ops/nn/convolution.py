@@ -153,4 +153,4 @@ def transposed_in_dynamic_groups(
 
 
 def _listed(value: int | Sequence[int]) -> list[int]:
-    return [value] if isinstance(value, int) else list(value)
+    return [value] if isinstance(value, (int, torch.SymInt)) else list(value)

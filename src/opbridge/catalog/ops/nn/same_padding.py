@@ -1,4 +1,4 @@
-"""Convolutions with padding "same" and kernels of dynamic size, or with a dynamic number of groups."""
+"""Convolutions with dynamic paddings, kernels of dynamic size, or a dynamic number of groups."""
 
 from __future__ import annotations
 
@@ -33,15 +33,24 @@ def padded_to_the_same_size(
     SymInt[1] dilation=1, SymInt groups=1) -> Tensor
     """
     sizes = weight.shape[2:]
-    if not isinstance(groups, int) and not isinstance(padding, str):
-        steps, amounts, apart = (
-            [value] if isinstance(value, int) else list(value) for value in (stride, padding, dilation)
-        )
-        return convolution_as_product(input, weight, bias, steps, amounts, apart, False, [0], groups)
-    if padding != "same" or all(isinstance(size, int) for size in sizes):
-        return NotImplemented
-    steps = [dilation] if isinstance(dilation, int) else list(dilation)
-    steps *= len(sizes) // len(steps)  # One number can stand for all axes.
-    reach = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
-    amounts = [amount for more in reversed(reach) for amount in (more // 2, more - more // 2)]
-    return original(torch.nn.functional.pad(input, amounts), weight, bias, stride, 0, dilation, groups)
+    if isinstance(padding, str):
+        if padding != "same" or all(isinstance(size, int) for size in sizes):
+            return NotImplemented
+        steps = _of_axes(dilation, len(sizes))
+        reach = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
+        amounts = [(more // 2, more - more // 2) for more in reach]
+    elif not isinstance(groups, int):
+        steps, paddings, apart = (_of_axes(value, len(sizes)) for value in (stride, padding, dilation))
+        return convolution_as_product(input, weight, bias, steps, paddings, apart, False, [0], groups)
+    else:
+        amounts = [(amount, amount) for amount in _of_axes(padding, len(sizes))]
+        if all(isinstance(amount, int) for amount, _ in amounts):
+            return NotImplemented
+    padded = torch.nn.functional.pad(input, [amount for pair in reversed(amounts) for amount in pair])
+    return original(padded, weight, bias, stride, 0, dilation, groups)
+
+
+def _of_axes(value: int | Sequence[int], rank: int) -> list[int]:
+    """An argument for each axis; one number can stand for all axes."""
+    values = [value] if isinstance(value, (int, torch.SymInt)) else list(value)
+    return values * (rank // len(values))
