@@ -259,3 +259,16 @@ def parts_of_given_sizes(x, sizes):
     parts = torch.split(x, sizes.tolist())
     padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
     return padded, torch.stack([part.sum(0) for part in parts]), parts[-1].sum() * len(parts), torch.cat(parts)
+
+
+@program("If", "Loop", cases=MATRICES, dynamic=ROWS_OF)
+def at_most_two_from_each_row(x):
+    found = []
+    for row in x:
+        count = 0
+        while count < 2:
+            if row[count] < 0:
+                break
+            found.append(row[count : count + 1])
+            count += 1
+    return torch.cat(found) if len(found) > 0 else x[0, :0]

@@ -1,7 +1,7 @@
-"""Numbers that bound a size that depends on data.
+"""Numbers that bound a size, or another number, that depends on data.
 
-The internals of torch that this needs: ``bound_sympy``, ``replace`` and ``create_symintnode`` of a ``ShapeEnv``, ``Max``
-and ``Min`` of ``torch.utils._sympy.functions``.
+The internals of torch that this needs: ``bound_sympy``, ``replace`` and ``create_symintnode`` of a ``ShapeEnv``, and
+``Max`` and ``Min`` of ``torch.utils._sympy.functions``.
 """
 
 from __future__ import annotations
@@ -123,6 +123,9 @@ def _bound_of(expression: Any, env: Any, known: Set[Any], is_upper: bool) -> Any
         return _expression(made)
     if is_upper and (between := _most_between(expression)) is not None:
         return between
+    if isinstance(expression, (Max, Min)):
+        of_all = [_bound_of(one, env, known, is_upper) for one in expression.args]
+        return None if None in of_all else expression.func(*of_all)
     terms = sympy.expand(expression).as_coefficients_dict()
     if expression not in terms:
         bounds = [(factor, _bound_of(term, env, known, is_upper == (factor > 0))) for term, factor in terms.items()]
@@ -134,9 +137,7 @@ def _bound_of(expression: Any, env: Any, known: Set[Any], is_upper: bool) -> Any
 
 
 def _most_between(expression: Any) -> Any:
-    """The largest size of a slice, ``Max(0, Min(n, end) - Min(n, start))``, if ``end - start`` is known."""
-    if isinstance(expression, Max) and len(expression.args) == 2 and 0 in expression.args:
-        expression = expression.args[expression.args[0] == 0]
+    """The largest value of ``Min(n, end) - Min(n, start)``, the size of a slice, if ``end - start`` is known."""
     terms = {factor: term for term, factor in expression.as_coefficients_dict().items()}
     if terms.keys() != {1, -1} or not all(isinstance(term, Min) for term in terms.values()):
         return None

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.capture.control_flow.rows import Rows, as_rows
 from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
-from opbridge.capture.control_flow.uneven import filled
+from opbridge.capture.control_flow.uneven import filled, rows_of
 from opbridge.capture.control_flow.values import same_shape
+from opbridge.torch_graph.largest_sizes import largest
 from opbridge.torch_graph.subgraphs import symbols_tracked
 
 __all__ = ["GrowingLists"]
@@ -186,6 +188,10 @@ class GrowingLists:
         like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
         if any(part.kept is not None for part in rows):
             kept = torch.cat([_present(part) for part in rows])
+        most = largest(like.shape[0], self._symbols)
+        if most is not None and not free_unbacked_symbols(like.shape[0]) <= self._symbols:
+            present = torch.ones(like.shape[:1], dtype=torch.bool) if kept is None else kept
+            like, kept = (rows_of(tensor, most, 0) for tensor in (like, present))
         growth = _Growth(like, kept is not None or self.may_end, rows[0].are_numbers, added.at_front)
         return growth, (kept, None)
 

@@ -110,7 +110,7 @@ class ResizedTensors:
         (dim,) = different
         self._length = length
         gained, loses = self._change(before[dim], after[dim])
-        if (gained is None and not loses) or (gained is not None and length is None):
+        if gained is None and not loses:
             return None
         number = self._number(before[dim], self._rooms[key][dim], gained, loses, after[dim])
         self._of[key] = dim, number
@@ -119,16 +119,18 @@ class ResizedTensors:
     def _change(self, before: Any, after: Any) -> tuple[Any, bool]:
         """How many elements an iteration adds at most, None for no element or any number, and whether it removes some.
 
-        A number that depends on sizes only counts if no element is removed: for a selection, it is often too large.
+        If it removes some, it is taken to add none in a loop without a largest number of iterations, or if the number
+        depends on sizes: for a selection, the largest number is often too large.
         """
         known = self._symbols | free_unbacked_symbols(before)
         with untracked():
             least, most = smallest(after, known), largest(after, known)
             loses = least is None or not statically_known_true(least >= before)
             gained = None if most is None else _constant(most - before)
-            gained = gained if free_unbacked_symbols(gained) <= self._symbols else None
-        is_used = isinstance(gained, int) or not loses
-        return gained if gained is not None and is_used and not statically_known_true(gained <= 0) else None, loses
+        if gained is None or self._length is None or not free_unbacked_symbols(gained) <= self._symbols:
+            return None, loses
+        is_limit = isinstance(gained, int) or not loses
+        return gained if is_limit and not statically_known_true(gained <= 0) else None, loses
 
     def _most(self, room: Any, gained: Any) -> Any:
         return room if gained is None else room + gained * torch.sym_max(self._length, 0)
@@ -175,7 +177,7 @@ class ResizedTensors:
         left = value.shape[dim]
         gained, loses = self._change(number.now, left)
         gains = gained is not None and (number.gained is None or not statically_known_true(gained <= number.gained))
-        if (number.gained is not None and gained is None and not loses) or (gains and self._length is None):
+        if number.gained is not None and gained is None and not loses:
             self._remove(key)
             return value
         if gains:

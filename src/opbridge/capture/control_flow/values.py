@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from opbridge.capture.control_flow.rows import Rows, Unassigned
 from opbridge.capture.control_flow.site import Disagreement, Site, described, unconverted
 from opbridge.capture.control_flow.uneven import length_of, present_in, rows_of
-from opbridge.torch_graph.largest_sizes import largest
+from opbridge.torch_graph.largest_sizes import largest, note_range
 from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untracked
 
 __all__ = [
@@ -246,7 +246,14 @@ class Agreement:
         index = len(self.outputs)
         output = self._output(name, x, y, given)
         self.outputs.append(output)
-        return lambda results: output.in_python(results[index])
+
+        def made(results: Sequence[Any]) -> Any:
+            number = output.in_python(results[index])
+            if isinstance(number, torch.SymInt) and all(isinstance(one, (int, torch.SymInt)) for one in output.values):
+                note_range(number, output.values, symbols_tracked())
+            return number
+
+        return made
 
     def _output(self, name: str, x: Any, y: Any, given: Sequence[Any]) -> Output:
         tensors = [value for value in given if isinstance(value, Tensor)]
