@@ -13,13 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.capture.control_flow.rows import Rows, as_rows
 from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
-from opbridge.capture.control_flow.uneven import filled, rows_of
+from opbridge.capture.control_flow.uneven import filled, with_known_length
 from opbridge.capture.control_flow.values import same_shape
-from opbridge.torch_graph.largest_sizes import largest
 from opbridge.torch_graph.subgraphs import symbols_tracked
 
 __all__ = ["GrowingLists"]
@@ -35,7 +33,7 @@ class _Growth:
         are_numbers: Whether they are Python numbers and not tensors.
         at_front: Whether they are inserted before the others and not appended.
         joined: For elements that differ in size along a dimension, whose rows ``like`` has: this dimension.
-        elements: The number of such elements of one iteration.
+        elements: The number of such elements of one iteration; None for elements of one size.
     """
 
     like: Tensor
@@ -43,7 +41,7 @@ class _Growth:
     are_numbers: bool
     at_front: bool
     joined: int | None = None
-    elements: int = 0
+    elements: Any = None
 
     def agrees(self, other: _Growth) -> bool:
         """Whether the same tensors can take the elements of both."""
@@ -75,13 +73,15 @@ class GrowingLists:
     Args:
         site: The statement.
         may_end: Whether the loop may end before the largest number of iterations.
+        fills: Whether tensors of different sizes are filled up.
 
     Attributes:
         uneven: A list whose elements had another shape in the last pass over the loop than before.
     """
 
-    def __init__(self, site: Site, may_end: bool) -> None:
+    def __init__(self, site: Site, may_end: bool, fills: bool) -> None:
         self.site = site
+        self.fills = fills
         self.may_end = may_end
         self.uneven: str | None = None
         self._symbols = symbols_tracked()
@@ -102,7 +102,7 @@ class GrowingLists:
             tensors.append(torch.zeros((count, *like.shape), dtype=like.dtype, device=like.device))
             if growth.kept:
                 tensors.append(torch.zeros((count, like.shape[0]), dtype=torch.bool))
-            if growth.elements:
+            if growth.elements is not None:
                 tensors.append(torch.zeros((count, growth.elements), dtype=torch.int64))
         return tensors
 
@@ -119,7 +119,7 @@ class GrowingLists:
             values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
             if kept is None and index is not None:
                 kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
-            found[number] = growth.rows(values, kept, remaining.pop(0) if growth.elements else None)
+            found[number] = growth.rows(values, kept, remaining.pop(0) if growth.elements is not None else None)
         return found
 
     def with_rows(self, number: int, value: Any, rows: Rows) -> Any:
@@ -173,7 +173,7 @@ class GrowingLists:
                 f"end the loop at a largest length too, with `while len({name}) < largest and ...`, or write into a "
                 "tensor of a fixed size.",
             )
-        uneven = filled(added.elements, self._symbols)
+        uneven = filled(added.elements, self._symbols) if self.fills else None
         if uneven is not None:
             assert uneven.lengths is not None
             growth = _Growth(uneven.values, True, False, added.at_front, uneven.joined, uneven.lengths.shape[0])
@@ -188,10 +188,10 @@ class GrowingLists:
         like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
         if any(part.kept is not None for part in rows):
             kept = torch.cat([_present(part) for part in rows])
-        most = largest(like.shape[0], self._symbols)
-        if most is not None and not free_unbacked_symbols(like.shape[0]) <= self._symbols:
-            present = torch.ones(like.shape[:1], dtype=torch.bool) if kept is None else kept
-            like, kept = (rows_of(tensor, most, 0) for tensor in (like, present))
+        limited = with_known_length(like, self._symbols)
+        if limited is not None and limited is not like:
+            kept = torch.ones(like.shape[:1], dtype=torch.bool) if kept is None else kept
+            like, kept = limited, with_known_length(kept, self._symbols)
         growth = _Growth(like, kept is not None or self.may_end, rows[0].are_numbers, added.at_front)
         return growth, (kept, None)
 

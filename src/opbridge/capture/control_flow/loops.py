@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from opbridge.capture.control_flow.branches import if_
 from opbridge.capture.control_flow.conditions import condition, on_sizes
 from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
-from opbridge.capture.control_flow.site import Site, refuse
+from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import State
 from opbridge.capture.control_flow.steps import DynamicSequence, NoWholeStep
 from opbridge.capture.control_flow.traced_loop import TracedLoop
@@ -117,27 +117,34 @@ def list_of(
 def _over(
     sequence: DynamicSequence, body: Callable[[Any], None], goes_on: Action | None, state: State, site: Site
 ) -> None:
-    """Trace the loop; if its variables change their types in the first iteration only, run that one before it."""
+    """Trace the loop, in the cheapest form that is possible."""
     before, contents = state.get(), Contents(state.held(), state.touched)
+    in_steps = goes_on is None and sequence.step > 1
+
+    def all_of_it(fills: bool = True) -> None:
+        length = sequence.length
+        TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, length, fills=fills).run()
+
+    def after_the_first() -> None:
+        body(sequence.item(torch.zeros((), dtype=torch.int64)))
+        TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1).run()
+
     try:
-        TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, sequence.length).run()
+        all_of_it(fills=not in_steps)
     except CaptureError as error:
-        steps = sequence.whole_steps() if goes_on is None else None
-        if steps is None and not statically_known_true(sequence.length >= 1):
-            raise
-        state.set(before)
-        contents.restore()
-        try:
-            if steps is not None:
-                _whole_steps(*steps, body, state, site)
+        others: list[Action] = [all_of_it] if in_steps else []
+        steps = sequence.whole_steps() if in_steps else None
+        if steps is not None:
+            others.insert(0, functools.partial(_whole_steps, *steps, body, state, site))
+        elif statically_known_true(sequence.length >= 1):  # The variables may change their types in the first one only.
+            others.insert(0, after_the_first)
+        for other in others:
+            state.set(before)
+            contents.restore()
+            with contextlib.suppress(CaptureError, NoWholeStep):
+                other()
                 return
-            body(sequence.item(torch.zeros((), dtype=torch.int64)))
-            rest = TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1)
-            rest.run()
-        except CaptureError:
-            raise error from None
-        except NoWholeStep:
-            refuse(site, "no part of the example has the whole size", "use an example input that has one.")
+        raise error from None
 
 
 def _whole_steps(

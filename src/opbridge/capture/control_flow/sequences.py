@@ -58,21 +58,21 @@ class _Pieces(Refused):
     """``split``: parts of a size, the last of which may be smaller."""
 
     def __init__(self, tensor: Tensor, size: int, dim: int) -> None:
-        self._tensor, self._size, self._dim = tensor, size, dim
+        self._tensor, self.step, self._dim = tensor, size, dim
         self._starts = Steps(0, tensor.shape[dim], size)
         self.length = self._starts.length
 
     def item(self, index: Tensor) -> Tensor:
         """The part at a position."""
         start = self._starts.item(index)
-        if self._size == 1:
+        if self.step == 1:
             return self._tensor.narrow(self._dim, start, 1)
-        count = torch.sym_min(self._size, self._tensor.shape[self._dim] - start)
+        count = torch.sym_min(self.step, self._tensor.shape[self._dim] - start)
         return self._tensor.narrow(self._dim, start, count)
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
         """The parts of the whole size, the last one, and the condition that it is smaller; None if all have size 1."""
-        size, length = self._size, self._tensor.shape[self._dim]
+        size, length = self.step, self._tensor.shape[self._dim]
         if size == 1:
             return None
         whole = self._tensor.narrow(self._dim, 0, length // size * size)

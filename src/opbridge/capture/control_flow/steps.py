@@ -21,9 +21,11 @@ class DynamicSequence(Protocol):
 
     Attributes:
         length: The number of items; a negative number counts as 0.
+        step: The step of a range, or the size of parts; 1 for any other.
     """
 
     length: Any
+    step: int
 
     def item(self, index: Tensor) -> Any:
         """The item at a position, an int64 tensor of rank 0."""
@@ -42,7 +44,13 @@ def known_length(length: Any) -> int | None:
 
 
 class Refused:
-    """Refuses to be used by Python code that was not converted."""
+    """Refuses to be used by Python code that was not converted.
+
+    Attributes:
+        step: The step of a range, or the size of parts.
+    """
+
+    step = 1
 
     def __iter__(self) -> Any:
         raise refuse_use("a loop that is not a for statement")

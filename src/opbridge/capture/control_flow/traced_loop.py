@@ -73,6 +73,7 @@ class TracedLoop:
         site: The statement.
         length: The largest number of iterations, after which it ends; None for a ``while``.
         most: A number of iterations after which the condition does not hold, if it is known; for a ``while``.
+        fills: Whether tensors of different sizes in a list are filled up.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class TracedLoop:
         site: Site,
         length: Any = None,
         most: Any = None,
+        fills: bool = True,
     ) -> None:
         self.test = test
+        self.fills = fills
         self.body = body
         self.site = site
         self.length = most if length is None else length
@@ -100,7 +103,7 @@ class TracedLoop:
         self.variables = [_Variable.of(*one) for one in zip(state.names, self.before, strict=True)]
         self.lists = [_Variable.of(*one) for one in zip(self.contents.names, self.contents.now(), strict=True)]
         self.carried: dict[tuple[int, int], Output] = {}
-        self.growing = GrowingLists(self.site, self.test is not None)
+        self.growing = GrowingLists(self.site, self.test is not None, self.fills)
         self.resized = ResizedTensors(self._tensors())
 
     def _tensors(self) -> dict[tuple[int, int], Tensor]:

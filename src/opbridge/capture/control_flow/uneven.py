@@ -16,7 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from opbridge.capture.control_flow.rows import Rows
 from opbridge.torch_graph.largest_sizes import largest
 
-__all__ = ["filled", "length_of", "present_in", "rows_of"]
+__all__ = ["filled", "length_of", "present_in", "rows_of", "with_known_length"]
 
 
 def filled(elements: Sequence[Any], known: Set[Any]) -> Rows | None:
@@ -50,8 +50,17 @@ def filled(elements: Sequence[Any], known: Set[Any]) -> Rows | None:
         if most is None:
             return None
         parts.append(tuple(form(element, most, dim) for form in (rows_of, present_in, length_of)))
-    values, present, lengths = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-    return Rows(values, present, joined=dim, lengths=lengths)
+    limited = [with_known_length(torch.cat(tensors), known) for tensors in zip(*parts, strict=True)]
+    values, present, lengths = limited
+    return None if values is None or lengths is None else Rows(values, present, joined=dim, lengths=lengths)
+
+
+def with_known_length(tensor: Tensor, known: Set[Any]) -> Tensor | None:
+    """A tensor with zeros at its end, if its first size depends on data; None if there is no largest size."""
+    if free_unbacked_symbols(tensor.shape[0]) <= known:
+        return tensor
+    most = largest(tensor.shape[0], known)
+    return None if most is None else rows_of(tensor, most, 0)
 
 
 def rows_of(tensor: Tensor, most: Any, dim: int) -> Tensor:
