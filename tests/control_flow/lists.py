@@ -257,7 +257,7 @@ SIZES = [(torch.randn(sum(sizes), 2), torch.tensor(sizes)) for sizes in ([2, 1, 
 @program("Loop", cases=SIZES, dynamic={"x": {0: torch.export.Dim.DYNAMIC}, "sizes": {0: torch.export.Dim.DYNAMIC}})
 def parts_of_given_sizes(x, sizes):
     parts = torch.split(x, sizes.tolist())
-    padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    padded = torch.nn.utils.rnn.pad_sequence([part.long() for part in parts], batch_first=True)
     return padded, torch.stack([part.sum(0) for part in parts]), parts[-1].sum() * len(parts), torch.cat(parts)
 
 

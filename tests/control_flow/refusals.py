@@ -96,7 +96,7 @@ def list_of_tensors_without_a_largest_size(x, n):
     return torch.cat(rows)
 
 
-@refused("code that takes tensors of one size, while its tensors differ in size", cases=counts(3, 1))
+@refused("used by code that takes tensors of one size", cases=counts(3, 1))
 def list_of_tensors_of_different_sizes(x, n):
     rows = []
     for i in range(n):

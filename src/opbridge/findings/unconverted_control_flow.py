@@ -46,6 +46,18 @@ def used_list(use: str, place: str) -> Finding:
     return Finding(CODE, place, " ".join(message.split()), fix, sources=(place,) if place else ())
 
 
+def uneven_list(place: str) -> Finding:
+    """The finding for a list of tensors of different sizes, where they would have to be of one size.
+
+    Args:
+        place: The line: ``"model.py:12"``; empty if it is not known.
+    """
+    where = f" at {place}" if place else ""
+    message = f"A list of tensors whose sizes depend on data is used by code that takes tensors of one size{where}."
+    fix = "use torch.cat, torch.nn.utils.rnn.pad_sequence, `for` or an index there, or pad the tensors to one size."
+    return Finding(CODE, place, message, fix, sources=(place,) if place else ())
+
+
 def returned_list(place: str) -> Finding:
     """The finding for a model that returns a list whose length is known only at run time.
 

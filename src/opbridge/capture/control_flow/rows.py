@@ -11,14 +11,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import unconverted_control_flow
 from opbridge.torch_graph import python_sizes
+from opbridge.torch_graph.largest_sizes import note_range
 from opbridge.torch_graph.sources import frames_of_stack, innermost
 
 __all__ = [
+    "JOINS",
     "ListUsed",
     "Rows",
     "Unassigned",
@@ -49,8 +52,11 @@ def refuse_use(use: str) -> ListUsed:
     Args:
         use: What the list is used by.
     """
-    line = innermost(frames_of_stack(), libraries=True)
-    return ListUsed(unconverted_control_flow.used_list(use, str(line or "")), details="")
+    return ListUsed(unconverted_control_flow.used_list(use, _line()), details="")
+
+
+def _line() -> str:
+    return str(innermost(frames_of_stack(), libraries=True) or "")
 
 
 class Unassigned:
@@ -129,7 +135,7 @@ class Rows:
 
     def _refuse_parts(self) -> None:
         if self.joined is not None:
-            raise refuse_use("code that takes tensors of one size, while its tensors differ in size,")
+            raise ListUsed(unconverted_control_flow.uneven_list(_line()), details="")
 
     def count(self) -> Any:
         """The number of elements that are kept."""
@@ -148,7 +154,7 @@ class Rows:
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         """Join the elements of a list; refuse anything else."""
-        join = _JOINS.get(getattr(func, "__name__", ""))
+        join = JOINS.get(getattr(func, "__name__", ""))
         if join is None or not args:
             raise refuse_use(repr(getattr(func, "__name__", str(func))))
         return join(*args, **(kwargs or {}))
@@ -240,7 +246,10 @@ def section(tensor: Tensor, dim: int, start: Any, size: Any) -> Tensor:
     """A part of a tensor, of a dynamic size."""
     for number in (start, size):
         torch._check(number >= 0)
-    torch._check(start + size <= tensor.shape[dim])
+    for end in (start, start + size):
+        torch._check(end <= tensor.shape[dim])
+    if isinstance(size, torch.SymInt):
+        note_range(size, [0, tensor.shape[dim]], free_unbacked_symbols(tensor.shape[dim]))
     return tensor.narrow(dim, start, size)
 
 
@@ -355,29 +364,16 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
-def _pad_sequence(
-    sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
-) -> Tensor:
-    values, sizes = sections(sequences, 0)
-    longest = sizes.max().item()
-    torch._check(longest >= 0)
-    places = torch.arange(longest) - (longest - sizes[:, None] if padding_side == "left" else 0)
-    starts = sizes.cumsum(0) - sizes
-    present = (places >= 0) & (places < sizes[:, None])
-    found = values[torch.where(present, places + starts[:, None], 0)]
-    padded = torch.where(present[(..., *[None] * (values.dim() - 1))], found, padding_value)
-    return padded if batch_first else padded.transpose(0, 1)
-
-
 def _joined(elements: Tensor, dim: int) -> Tensor:
     """The rows of a tensor joined along a dimension of theirs."""
     dim = dim % (elements.dim() - 1)
     return elements.movedim(0, dim).flatten(dim, dim + 1)
 
 
-_JOINS: dict[str, Callable[..., Tensor]] = {
-    "stack": _stack, "cat": _cat, "concat": _cat, "concatenate": _cat, "pad_sequence": _pad_sequence,
+JOINS: dict[str, Callable[..., Tensor]] = {
+    "stack": _stack, "cat": _cat, "concat": _cat, "concatenate": _cat,
 }  # fmt: skip
+"""Functions of torch that take a list with rows, by their names."""
 
 
 def _from_parts(parts: list[Any], are_there: tuple[bool, bool], are_numbers: bool, joined: int | None) -> Rows:

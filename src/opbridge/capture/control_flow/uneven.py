@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.rows import JOINS, Rows, sections
 from opbridge.torch_graph.largest_sizes import largest
 
 __all__ = ["filled", "length_of", "present_in", "rows_of", "with_known_length"]
@@ -77,3 +77,22 @@ def present_in(tensor: Tensor, most: Any, dim: int) -> Tensor:
 def length_of(tensor: Tensor, most: Any, dim: int) -> Tensor:
     """The size of a tensor plus 1, as in :class:`Rows`: int64, shape (1,)."""
     return torch.full((1,), tensor.shape[dim] + 1, dtype=torch.int64)
+
+
+def _pad_sequence(
+    sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    """``torch.nn.utils.rnn.pad_sequence``."""
+    values, sizes = sections(sequences, 0)
+    longest = sizes.max().item()
+    torch._check(longest >= 0)
+    places = torch.arange(longest) - (longest - sizes[:, None] if padding_side == "left" else 0)
+    starts = sizes.cumsum(0) - sizes
+    present = (places >= 0) & (places < sizes[:, None])
+    found = values[torch.where(present, places + starts[:, None], 0)]
+    padding = values.new_full((), padding_value)
+    padded = torch.where(present[(..., *[None] * (values.dim() - 1))], found, padding)
+    return padded if batch_first else padded.transpose(0, 1)
+
+
+JOINS["pad_sequence"] = _pad_sequence

@@ -39,11 +39,14 @@ def unique_consecutive(
         numbers = op.ReduceMax(op.Cast(differs, to=INT64.dtype), op.Constant(value_ints=others), keepdims=0)
         # The largest of no numbers is the smallest of the type.
         differs = op.Greater(numbers, op.Constant(value_int=0))
+    empty = op.Constant(value_ints=[])
+    if not return_inverse and not return_counts:
+        kept = op.Concat(op.Slice(x, first, one, along), op.Compress(later, differs, axis=axis), axis=axis)
+        return kept, empty, empty
     # The first element, if there is one, begins a run.
     start = op.Expand(op.Constant(value=ir.tensor(True)), op.Min(length, one))
     begins = op.Concat(start, differs, axis=0)
     kept = op.Compress(x, begins, axis=axis)
-    empty = op.Constant(value_ints=[])
     inverse, counts = empty, empty
     if return_inverse:
         inverse = op.Sub(op.CumSum(op.Cast(begins, to=INT64.dtype), op.Constant(value_int=0)), op.Constant(value_int=1))
