@@ -29,9 +29,9 @@ from opbridge.torch_graph.subgraphs import symbols_tracked, untracked
 __all__ = ["ResizedTensors"]
 
 _FEW = 64
-"""A tensor that has at most as many elements before a loop, as many as data says, has room for as many.
+"""If the number of elements before a loop depends on data and is at most this, there is room for the largest number.
 
-Otherwise, if it has at most one and an iteration takes one, torch would conclude that it has one before the loop.
+Otherwise, where it is at most 1 and an iteration takes an element, torch would conclude that it is 1 before the loop.
 """
 
 _Key = tuple[int, int]
