@@ -376,17 +376,15 @@ JOINS: dict[str, Callable[..., Tensor]] = {
 """Functions of torch that take a list with rows, by their names."""
 
 
-def _from_parts(parts: list[Any], are_there: tuple[bool, bool], are_numbers: bool, joined: int | None) -> Rows:
-    rest = iter(parts[1:])
-    kept, lengths = (next(rest) if is_there else None for is_there in are_there)
-    return Rows(parts[0], kept, are_numbers, joined, lengths)
+def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool, joined: int | None) -> Rows:
+    return Rows(parts[0], None if all_kept else parts[1], are_numbers, joined, None if joined is None else parts[-1])
 
 
 pytree.register_pytree_node(
     Rows,
     lambda rows: (
         [rows.values, *(one for one in (rows.kept, rows.lengths) if one is not None)],
-        ((rows.kept is not None, rows.lengths is not None), rows.are_numbers, rows.joined),
+        (rows.kept is None, rows.are_numbers, rows.joined),
     ),
     lambda children, context: _from_parts(list(children), *context),
     serialized_type_name="opbridge.Rows",

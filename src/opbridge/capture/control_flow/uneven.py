@@ -1,7 +1,7 @@
 """Tensors that iterations of a loop append to a list, and that differ in size along one dimension.
 
 Each is filled up to a size that it can't exceed, and the rows that it has are marked. ``torch.cat`` of the list is the
-marked rows, one after the other; with their numbers, each tensor can be found among them.
+marked rows, one after the other. The sizes are kept too, so that each tensor can be found among the rows.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import decomposition
+from opbridge.catalog.ops.nn.convolution import of_axes
 
 _WHY = "ONNX Runtime rejects an output padding that is as large as the stride"
 
@@ -36,7 +37,7 @@ def conv_transpose(
     """
     rank = weight.dim() - 2
     stride, padding, output_padding, dilation = (
-        list(value) * (rank if len(value) == 1 else 1) for value in (stride, padding, output_padding, dilation)
+        of_axes(value, rank) for value in (stride, padding, output_padding, dilation)
     )
     x = input if input.dim() == rank + 2 else input.unsqueeze(0)
     is_constant = all(isinstance(amount, int) for amount in (*padding, *output_padding))

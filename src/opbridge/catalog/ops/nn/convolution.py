@@ -74,6 +74,12 @@ def _flipped(weight: Tensor, groups: int) -> Tensor:
     return joined.flip(list(range(2, weight.dim())))
 
 
+def of_axes(value: int | Sequence[int], rank: int) -> list[int]:
+    """An argument of a convolution for each axis; one number can stand for all axes."""
+    values = [value] if isinstance(value, (int, torch.SymInt)) else list(value)
+    return values * (rank // len(values))
+
+
 def convolution_as_product(
     input: Tensor,
     weight: Tensor,
@@ -92,7 +98,7 @@ def convolution_as_product(
     """
     dims = weight.dim() - 2
     stride, padding, dilation, output_padding = (
-        list(value) * (dims if len(value) == 1 else 1) for value in (stride, padding, dilation, output_padding)
+        of_axes(value, dims) for value in (stride, padding, dilation, output_padding)
     )
     if transposed:
         for d in range(dims):
@@ -148,9 +154,6 @@ def transposed_in_dynamic_groups(
     """
     if isinstance(groups, int):
         return NotImplemented
-    steps, amounts, more, apart = map(_listed, (stride, padding, output_padding, dilation))
+    rank = weight.dim() - 2
+    steps, amounts, more, apart = (of_axes(value, rank) for value in (stride, padding, output_padding, dilation))
     return convolution_as_product(input, weight, bias, steps, amounts, apart, True, more, groups)
-
-
-def _listed(value: int | Sequence[int]) -> list[int]:
-    return [value] if isinstance(value, (int, torch.SymInt)) else list(value)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import rewrite
-from opbridge.catalog.ops.nn.convolution import convolution_as_product
+from opbridge.catalog.ops.nn.convolution import convolution_as_product, of_axes
 
 
 @rewrite("torch.conv1d")
 @rewrite("torch.conv2d")
 @rewrite("torch.conv3d")
-def padded_to_the_same_size(
+def padded_before(
     original: Callable[..., Tensor],
     input: Tensor,
     weight: Tensor,
@@ -36,21 +36,15 @@ def padded_to_the_same_size(
     if isinstance(padding, str):
         if padding != "same" or all(isinstance(size, int) for size in sizes):
             return NotImplemented
-        steps = _of_axes(dilation, len(sizes))
+        steps = of_axes(dilation, len(sizes))
         reach = [step * (size - 1) for step, size in zip(steps, sizes, strict=True)]
         amounts = [(more // 2, more - more // 2) for more in reach]
     elif not isinstance(groups, int):
-        steps, paddings, apart = (_of_axes(value, len(sizes)) for value in (stride, padding, dilation))
+        steps, paddings, apart = (of_axes(value, len(sizes)) for value in (stride, padding, dilation))
         return convolution_as_product(input, weight, bias, steps, paddings, apart, False, [0], groups)
     else:
-        amounts = [(amount, amount) for amount in _of_axes(padding, len(sizes))]
+        amounts = [(amount, amount) for amount in of_axes(padding, len(sizes))]
         if all(isinstance(amount, int) for amount, _ in amounts):
             return NotImplemented
     padded = torch.nn.functional.pad(input, [amount for pair in reversed(amounts) for amount in pair])
     return original(padded, weight, bias, stride, 0, dilation, groups)
-
-
-def _of_axes(value: int | Sequence[int], rank: int) -> list[int]:
-    """An argument for each axis; one number can stand for all axes."""
-    values = [value] if isinstance(value, (int, torch.SymInt)) else list(value)
-    return values * (rank // len(values))
