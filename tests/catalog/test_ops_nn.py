@@ -288,7 +288,8 @@ def test_the_graph_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
         _session(forward, (drawn(1, 2, size, size),), tmp_path / str(size))
         return len(onnx.load(tmp_path / str(size) / "model.onnx").graph.node)
 
-    assert nodes(8) == nodes(31)
+    # For both, windows differ in length, a Gather along the last axis has its faster form, and pdist needs no kernel.
+    assert nodes(31) == nodes(37)
 
 
 def test_a_rewrite_may_leave_a_call_to_the_original() -> None:
