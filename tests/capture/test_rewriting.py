@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import uniform
 
+import numpy as np
 import pytest
 import torch
 from roundtrip import travel
+from torch.nn import functional
 
 from opbridge.capture.capture import capture
 from opbridge.capture.rewriting import Used, rewriting
@@ -137,6 +139,23 @@ def test_a_torch_function(target: str) -> None:
         assert call().tolist() == [30, 0, 10, 20]
     assert list(used) == [target]
     assert call().tolist() == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize("target", ["torch.roll", "torch.nn.functional.fold"])
+def test_numbers_of_numpy(target: str) -> None:
+    seen = []
+
+    def replacement(original, x, *args):
+        seen.append(repr(args))
+        return original(x, *args)
+
+    with rewriting([spec(target, replacement)]):
+        if target == "torch.roll":
+            torch.roll(torch.arange(4.0), (np.int64(1), 1), [np.int32(0), 0])
+            assert seen == ["((1, 1), [0, 0])"]
+        else:
+            functional.fold(torch.ones(1, 4, 4), (np.int64(3), 3), np.int32(2))
+            assert seen == ["((3, 3), 2)"]
 
 
 def test_the_original_comes_back_after_an_error() -> None:

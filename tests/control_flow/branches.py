@@ -909,3 +909,37 @@ class StateOfACalledMethodInABranch(nn.Module):
         if x.sum() > 0:
             self.change(x)
         return self.state
+
+
+@program("If", "Where", cases=[UP, DOWN, ([-1.0, 2.0, 3.0],), ([-1.0, -2.0, 9.0],)])
+def match_on_a_number(x):
+    y = x + 0.5
+    match int((x > 0).sum()):
+        case 0 | 3:
+            return y * 2
+        case n if n < 2:
+            y = y * n
+        case other:
+            y = y - other
+    return y
+
+
+@program("If")
+def match_on_a_tuple(x, kind=None):
+    match (bool(x.sum() > 0), x.shape[0] > 4):
+        case (True, long):
+            y = x * 3 if long else x
+        case (False, _):
+            y = x - 1
+    match kind:
+        case None:
+            return y
+        case {"scale": scale}:
+            return y * scale
+
+
+@program("If")
+def is_true(x):
+    rises = bool(x[-1] > x[0])
+    y = x * 2 if rises is True else x - 1
+    return y if rises is not False else y.flip(0)

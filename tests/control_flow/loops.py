@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from program import DOWN, UP, counts, program
 from torch import nn
@@ -797,4 +799,72 @@ def a_sum_of_an_inner_loop(x, n):
             total = total + 1
             for _ in range(2):
                 total += x
+    return total
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    total: torch.Tensor
+    count: int
+    name: str = "state"
+
+
+@program("Loop", cases=counts(3, 0, 1, 7))
+def a_dataclass(x, n):
+    state = _State(x * 0, 0)
+    for i in range(n):
+        state = dataclasses.replace(state, total=state.total + i * x, count=state.count + 2)
+    return state.total, x + state.count
+
+
+class _Tracker:
+    __slots__ = ("largest", "rows", "steps")
+
+    def __init__(self, largest, rows=()):
+        self.largest, self.rows, self.steps = largest, list(rows), 0
+
+    def update(self, x):
+        self.largest = torch.maximum(self.largest, x)
+        self.rows.append(x.sum())
+        self.steps += 1
+
+
+@program("Loop", cases=counts(3, 1, 7))
+def an_object_that_a_method_changes(x, n):
+    tracker = _Tracker(x)
+    for i in range(n):
+        tracker.update(x * i)
+    return tracker.largest, torch.stack(tracker.rows), x * tracker.steps
+
+
+@program("Loop", "If", cases=counts(4, 0, 1, 7))
+def a_new_object_in_one_branch(x, n):
+    trackers = {"low": _Tracker(x), "high": _Tracker(x * 2)}
+    for i in range(n):
+        if (x * i).sum() > 3:
+            trackers["low"] = _Tracker(trackers["high"].largest + i)
+    return trackers["low"].largest, trackers["high"].largest
+
+
+def _waves(*frequencies):
+    t = torch.arange(24) / 24
+    x = sum((3 - i) * torch.sin(2 * torch.pi * f * t) for i, f in enumerate(frequencies))
+    return (x[None, :, None] * torch.ones(2, 1, 3),)
+
+
+@program("If", cases=[_waves(3, 5), _waves(4, 2), _waves(7, 1)])
+def sections_of_the_strongest_periods(x):
+    # TimesNet: periods from an FFT, as an array of NumPy, decide on padding and shapes.
+    strength = torch.fft.rfft(x, dim=1).abs().mean(0).mean(-1)
+    strength[0] = 0
+    periods = x.shape[1] // torch.topk(strength, 2)[1].detach().cpu().numpy()
+    total = x
+    for period in (periods[0], periods[1]):
+        if x.shape[1] % period != 0:
+            length = (x.shape[1] // period + 1) * period
+            y = torch.cat([x, torch.zeros(x.shape[0], length - x.shape[1], x.shape[2])], 1)
+        else:
+            length, y = x.shape[1], x
+        y = y.reshape(x.shape[0], length // period, period, x.shape[2]).cumsum(1)
+        total = total + y.reshape(x.shape[0], -1, x.shape[2])[:, : x.shape[1]]
     return total

@@ -416,3 +416,25 @@ def folded_until_one_element_is_left(x):
         x = torch.cat([x[:half] + x[left - half : left], x[half : left - half]])
         left = left - half
     return x
+
+
+_LONG = [(sign * torch.ones(n, 2),) for n in (4, 9) for sign in (-1, 1)]
+
+
+@program("If", cases=_LONG, dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def a_size_after_a_tensor(x):
+    # At the example the sum decides: whether the size was asked at all is not seen in the result.
+    rises = x.sum() > 0
+    if rises and x.shape[0] > 4:
+        x = x * 3
+    elif rises:
+        x = x + 1
+    return x - 0.5
+
+
+@program("If", cases=_LONG, dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def equal_truths(x):
+    rises, long = bool(x.sum() > 0), x.shape[0] > 4
+    if rises == long:
+        return x * 3
+    return x + 1 if long == False else x - 1  # noqa: E712

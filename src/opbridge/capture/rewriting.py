@@ -18,6 +18,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -108,11 +109,20 @@ class _Rewrites(TorchFunctionMode):
         spec = self._specs.get(func)
         if spec is None:
             return func(*args, **(kwargs or {}))
-        result = spec.function(func, *args, **(kwargs or {}))
+        result = spec.function(func, *_python_numbers(args), **_python_numbers(kwargs or {}))
         if result is NotImplemented:
             return func(*args, **(kwargs or {}))
         self._used.note(spec.target)
         return result
+
+
+def _python_numbers(value: Any) -> Any:
+    """Arguments with NumPy's scalars as Python numbers: torch's functions take both, and rewrites only these."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if type(value) in (list, tuple):
+        return type(value)(map(_python_numbers, value))
+    return {name: _python_numbers(item) for name, item in value.items()} if type(value) is dict else value
 
 
 def _seen_by_modes(function: Any) -> Callable[..., Any]:
@@ -173,7 +183,9 @@ def _swapped_code(original: types.FunctionType, spec: OpSpec, used: Used) -> Ite
         # Dynamo traces this code in the functions of a loop or branch, and does not support threads.
         if torch.compiler.is_dynamo_compiling() or threading.get_ident() != thread or runs_originals():
             return unchanged(*args, **kwargs)
-        result = spec.function(unchanged, *args, **kwargs)
+        of_torch = spec.target.startswith("torch.")
+        given = (_python_numbers(args), _python_numbers(kwargs)) if of_torch else (args, kwargs)
+        result = spec.function(unchanged, *given[0], **given[1])
         if result is NotImplemented:
             return unchanged(*args, **kwargs)
         used.note(spec.target)

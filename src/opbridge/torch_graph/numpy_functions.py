@@ -27,7 +27,7 @@ from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.short_quotients import short_quotients
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["dynamic_numpy", "needs_numpy"]
+__all__ = ["dynamic_numpy", "needs_numpy", "without_array"]
 
 _FOLDER = str(Path(np.__file__).parent)
 _DYNAMIC = (torch.SymInt, torch.SymFloat)
@@ -128,10 +128,10 @@ def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if name in _OF_SIZES and len(args) == 1 and not kwargs and _are_sizes(args[0]):
             return np.fromiter(args[0], object, len(args[0])).view(_Sizes)
-        args, kwargs = pytree.tree_map_only(_Sizes, _without_array, (args, kwargs))
+        args, kwargs = pytree.tree_map_only(_Sizes, _sizes_as_tuple, (args, kwargs))
         args, kwargs = pytree.tree_map_only(torch.Tensor, _as_own_array, (args, kwargs))
         leaves = pytree.tree_leaves((args, kwargs))
-        if not any(isinstance(leaf, (*_DYNAMIC, _array(), _dtype_type())) for leaf in leaves):
+        if object in leaves or not any(isinstance(leaf, (*_DYNAMIC, _array(), _dtype_type())) for leaf in leaves):
             return own(*args, **kwargs)
         if of_numbers is not None and not kwargs and all(isinstance(leaf, _NUMBERS) for leaf in leaves):
             with contextlib.suppress(TypeError):  # A sequence of numbers, or another number of arguments.
@@ -206,7 +206,7 @@ def _are_sizes(values: Any) -> bool:
     return is_flat and any(isinstance(value, torch.SymInt) for value in values)
 
 
-def _without_array(sizes: Any) -> Any:
+def _sizes_as_tuple(sizes: Any) -> Any:
     """The sizes as a tuple, as torch._numpy and the functions of numbers take them."""
     return tuple(sizes.tolist()) if sizes.ndim == 1 else _as_array(sizes)
 
@@ -218,14 +218,18 @@ def _as_array(sizes: Any) -> Any:
     return _array()(torch.stack([torch.full((), number, dtype=dtype) for number in numbers]).reshape(sizes.shape))
 
 
+def without_array(value: Any) -> Any:
+    """The tensor of an array of the capture; any other value as it is."""
+    return value.tensor if isinstance(value, _array()) else value
+
+
 def _as_own_array(tensor: torch.Tensor) -> Any:
     """A tensor of the capture as an array in the same memory; another tensor as it is."""
     return _array()(tensor.detach()) if is_fake(tensor) else tensor
 
 
 def _as_tensors(values: Any) -> Any:
-    values = pytree.tree_map_only(_Sizes, _as_array, values)
-    return pytree.tree_map_only(_array(), operator.attrgetter("tensor"), values)
+    return pytree.tree_map(without_array, pytree.tree_map_only(_Sizes, _as_array, values))
 
 
 @functools.cache

@@ -204,10 +204,15 @@ class SizeGuard:
 
     def is_asked_by_torch(self) -> bool:
         """Whether an operator of torch asks it, and not a Python condition or conversion of the model."""
+        numbers = [place for place, frame in enumerate(self.frames) if frame.function.startswith("Sym")]
+        # The functions of the number that was asked last, as `SymBool.__bool__` and `SymNode.guard_bool`.
+        while numbers and numbers[-1] - 1 in numbers:
+            numbers.pop()
+        asking = self.frames[numbers[-1] - 1] if numbers else None
+        if asking is not None and asking.file.startswith(_CONVERTED):
+            return False
         line = innermost(self.frames, libraries=True)
-        below = self.frames[self.frames.index(line) + 1 :] if line is not None else ()
-        inside = next((frame.function for frame in below if not frame.file.startswith(_CONVERTED)), None)
-        return inside is not None and not inside.startswith("Sym")
+        return line is not None and asking != line
 
     def replaces_a_size(self) -> bool:
         """Whether torch writes one size as another from now on, as after ``n == m`` and ``n == 2 * m``."""

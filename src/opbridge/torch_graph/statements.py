@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from opbridge.torch_graph.match_statements import without_match
 from opbridge.torch_graph.sources import SourceLine
 
 __all__ = [
@@ -45,9 +46,9 @@ class Condition:
 
 
 def parsed_file(file: str) -> ast.Module | None:
-    """A new syntax tree of a Python file; None if its source is not available."""
+    """A new syntax tree of a Python file, with ``if`` for ``match``; None if its source is not available."""
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return without_match(ast.parse("".join(linecache.getlines(file))))
     except (SyntaxError, ValueError):
         return None
 

@@ -1,8 +1,9 @@
-"""Attributes of modules that a branch or a loop changes in a method that it calls, such as the state of a decoder."""
+"""Attributes of modules and other objects that a branch or a loop changes in a method, such as a decoder's state."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from opbridge.capture.control_flow.state import State
+from opbridge.capture.control_flow.trees import attributes_of, is_object
 from opbridge.capture.control_flow.values import UNDEFINED, same_shape
 
 __all__ = ["Attributes"]
@@ -18,15 +20,16 @@ _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
 
 
 class Attributes:
-    """The attributes, before a statement, of the modules whose methods the statement calls, and of their parts.
+    """The attributes, before a statement, of the objects whose methods the statement calls, and of modules' parts.
 
     Args:
         state: The variables of the statement.
     """
 
     def __init__(self, state: State) -> None:
-        called = [value for value in state.held() if isinstance(value, nn.Module)]
-        owners = {id(part): part for module in called for part in module.modules()}
+        called = [value for value in state.held() if isinstance(value, nn.Module) or is_object(value)]
+        parts = (list(one.modules()) if isinstance(one, nn.Module) else [one] for one in called)
+        owners = {id(part): part for part in itertools.chain(*parts)}
         self._before = [(owner, _own(owner)) for owner in owners.values()]
 
     def added_to(self, state: State) -> State | None:
@@ -57,14 +60,14 @@ class Attributes:
 
     def _remove_new(self) -> None:
         for owner, before in self._before:
-            for name, value in list(vars(owner).items()):
+            for name, value in attributes_of(owner).items():
                 if isinstance(value, Tensor) and before.get(name) is None:
                     if name in before:
                         setattr(owner, name, None)
                     else:
                         delattr(owner, name)
 
-    def _changed(self) -> Iterator[tuple[nn.Module, str, Any]]:
+    def _changed(self) -> Iterator[tuple[Any, str, Any]]:
         """The attributes that differ, with their values of before."""
         for owner, before in self._before:
             for name, value in _own(owner).items():
@@ -72,8 +75,9 @@ class Attributes:
                     yield owner, name, before[name]
 
 
-def _own(owner: nn.Module) -> dict[str, Any]:
-    return {**vars(owner), **dict(owner.named_buffers(recurse=False))}
+def _own(owner: Any) -> dict[str, Any]:
+    buffers = owner.named_buffers(recurse=False) if isinstance(owner, nn.Module) else ()
+    return {**attributes_of(owner), **dict(buffers)}
 
 
 def _are_alike(a: Any, b: Any) -> bool:

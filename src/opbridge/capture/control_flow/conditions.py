@@ -17,6 +17,7 @@ from opbridge.capture.constants import known_value
 from opbridge.capture.control_flow.rows import has_rows, length, stacked
 from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
+from opbridge.torch_graph.numpy_functions import without_array
 from opbridge.torch_graph.subgraphs import constant_of, is_tracing, is_unknown
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "combined",
     "condition",
     "equality",
+    "identity",
     "is_dynamic",
     "on_sizes",
     "opposite",
@@ -48,6 +50,7 @@ def is_dynamic(value: Any) -> bool:
     """Whether Python can't know a value during the capture: a tensor's, or a number that depends on data."""
     if not is_tracing():
         return False
+    value = without_array(value)
     if isinstance(value, Tensor):
         return is_fake(value) and constant_of(value) is None and known_value(value) is None
     if isinstance(value, torch.SymBool):
@@ -59,6 +62,7 @@ def is_dynamic(value: Any) -> bool:
 
 def condition(value: Any) -> Any:
     """The truth of a value: a bool if Python can decide it, else a SymBool or a bool tensor of rank 0."""
+    value = without_array(value)
     if has_rows(value):
         return condition(length(value) > 0)
     if not is_dynamic(value):
@@ -137,11 +141,22 @@ _COMBINED = {"BitAnd": and_, "BitOr": or_, "BitXor": _exclusive_or}
 
 def equality(a: Any, b: Any, negated: bool) -> Any:
     """``a == b``, or ``a != b``; Python compares the elements of two tuples one by one, and decides each."""
+    if torch.SymBool in (type(a), type(b)) and all(isinstance(one, (bool, torch.SymBool, Tensor)) for one in (a, b)):
+        unequal = combined("BitXor", a, b)
+        return unequal if negated else opposite(unequal)
     sequences = isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)) and len(a) == len(b)
     if not sequences or not any(isinstance(element, torch.SymInt) for element in (*a, *b)):
         return a != b if negated else a == b
     equal = functools.reduce(both, (condition(x == y) for x, y in zip(a, b, strict=True)))
     return opposite(equal) if negated else equal
+
+
+def identity(a: Any, b: Any, negated: bool) -> Any:
+    """``a is b``, or ``a is not b``; a bool that depends on data is ``True`` where it is equal to it."""
+    is_unknown_bool = isinstance(a, torch.SymBool) or (isinstance(a, Tensor) and a.dtype == torch.bool and not a.dim())
+    if isinstance(b, bool) and is_unknown_bool:
+        return equality(a, b, negated)
+    return a is not b if negated else a is b
 
 
 def comparison(owner: Any, name: str) -> Any:

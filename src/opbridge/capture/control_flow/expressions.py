@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from opbridge.capture.control_flow.names import MESSAGES
 
-__all__ = ["binds", "has_no_result", "is_simple", "prints"]
+__all__ = ["COMPARED", "binds", "has_no_result", "is_simple", "prints"]
+
+
+COMPARED: dict[type[ast.cmpop], tuple[str, bool]] = {
+    ast.Eq: ("equality", False), ast.NotEq: ("equality", True), ast.Is: ("identity", False),
+    ast.IsNot: ("identity", True), ast.In: ("contains", False), ast.NotIn: ("contains", True),
+}  # fmt: skip
+"""The function that a conversion puts in the place of a comparison, and whether it negates the result."""
 
 
 def has_no_result(block: Sequence[ast.stmt]) -> bool:

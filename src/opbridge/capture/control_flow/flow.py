@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, for_each_outcome, if_, if_expression, not_
-from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality
+from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, identity
 from opbridge.capture.control_flow.lookups import (
     assign,
     contains,
@@ -42,6 +42,7 @@ __all__ = [
     "for_",
     "for_each_outcome",
     "frozenset",
+    "identity",
     "if_",
     "if_expression",
     "last",

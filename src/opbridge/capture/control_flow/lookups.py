@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow import rows
 from opbridge.capture.control_flow.branches import if_expression
-from opbridge.capture.control_flow.conditions import Indices, condition, equality, is_dynamic
+from opbridge.capture.control_flow.conditions import Indices, condition, equality, is_dynamic, opposite
 from opbridge.capture.control_flow.sequences import contains as contained
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import note_check
@@ -166,11 +166,13 @@ def dict_of(*items: tuple[Any, Any]) -> dict[Any, Any]:
     return result
 
 
-def contains(item: Any, container: Any) -> Any:
-    """``item in container``."""
-    if not _has_keys(container, item):
-        return contained(item, container)
-    return _as_key(item) in container or contained(True, [_equal(key, item) for key in container])
+def contains(item: Any, container: Any, negated: bool) -> Any:
+    """``item in container``, or ``item not in container``."""
+    if _has_keys(container, item):
+        found = _as_key(item) in container or contained(True, [_equal(key, item) for key in container])
+    else:
+        found = contained(item, container)
+    return opposite(condition(found)) if negated else found
 
 
 def lookup(owner: Any, name: str, site: Site) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.values import UNDEFINED
+from opbridge.torch_graph.numpy_functions import without_array
 
 __all__ = ["Notes", "State", "note_check", "note_operator", "notes_unless_raised", "noting", "read"]
 
@@ -40,9 +41,9 @@ class State:
 
 
 def read(variable: Callable[[], Any]) -> Any:
-    """The value of a variable, or ``UNDEFINED``."""
+    """The value of a variable, or ``UNDEFINED``; an array of the capture as a tensor, which a graph can compute."""
     try:
-        return variable()
+        return without_array(variable())
     except (NameError, AttributeError):
         return UNDEFINED
 

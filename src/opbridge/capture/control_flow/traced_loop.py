@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
@@ -18,6 +17,7 @@ from opbridge.capture.control_flow.resized import ResizedTensors
 from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
 from opbridge.capture.control_flow.state import State, note_operator, notes_unless_raised
+from opbridge.capture.control_flow.trees import tree_flatten, tree_unflatten
 from opbridge.capture.control_flow.values import (
     ABSENT,
     UNDEFINED,
@@ -52,7 +52,7 @@ class _Variable:
     @classmethod
     def of(cls, name: str, value: Any) -> _Variable:
         """A variable with this value."""
-        return cls(name, *pytree.tree_flatten(value))
+        return cls(name, *tree_flatten(value))
 
 
 _PASSES = 12
@@ -171,7 +171,7 @@ class TracedLoop:
         given = dict(zip(self.carried, values, strict=False))
         python = {key: self.resized.shortened(key, self.carried[key].in_python(v)) for key, v in given.items()}
         everything = [
-            pytree.tree_unflatten(
+            tree_unflatten(
                 [python.get((number, position), leaf) for position, leaf in enumerate(variable.leaves)],
                 variable.structure,
             )
@@ -216,9 +216,9 @@ class TracedLoop:
         if len(variable.leaves) == 1 and variable.leaves[0] is UNDEFINED:
             if value is UNDEFINED or variable.name in self.state.inner:
                 return False
-            leaves, variable.structure = pytree.tree_flatten(value)
+            leaves, variable.structure = tree_flatten(value)
             variable.leaves = [leaf if type(leaf) in _CONSTANTS or not is_value(leaf) else ABSENT for leaf in leaves]
-        leaves, structure = pytree.tree_flatten(value)
+        leaves, structure = tree_flatten(value)
         if structure != variable.structure:
             refuse_variable(
                 self.site, variable.name, "changes its type or its number of elements from one iteration to the next"

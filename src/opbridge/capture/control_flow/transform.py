@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.bounds import note_bounds
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
-from opbridge.capture.control_flow.expressions import binds, has_no_result, is_simple
+from opbridge.capture.control_flow.expressions import COMPARED, binds, has_no_result, is_simple
 from opbridge.capture.control_flow.liveness import read_after_branches, set_in_each_iteration
 from opbridge.capture.control_flow.messages import Messages
 from opbridge.capture.control_flow.names import (
@@ -295,13 +295,10 @@ class _Function(ast.NodeTransformer):
         return ast.copy_location(self._call("dict_of", *pairs), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            call = self._call("contains", self.visit(node.left), self.visit(node.comparators[0]))
-            return ast.copy_location(self._call("not_", call) if isinstance(node.ops[0], ast.NotIn) else call, node)
-        if len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
+        if len(node.ops) == 1 and type(node.ops[0]) in COMPARED:
+            function, negated = COMPARED[type(node.ops[0])]
             sides = self.visit(node.left), self.visit(node.comparators[0])
-            negated = ast.Constant(isinstance(node.ops[0], ast.NotEq))
-            return ast.copy_location(self._call("equality", *sides, negated), node)
+            return ast.copy_location(self._call(function, *sides, ast.Constant(negated)), node)
         values = [node.left, *node.comparators]
         if len(node.ops) > 1 and all(map(is_simple, values[1:-1])):
             pairs = zip(values[:-1], node.ops, values[1:], strict=True)

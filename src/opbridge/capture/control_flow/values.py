@@ -12,10 +12,17 @@ from typing import Any, Literal, NoReturn
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.rows import Rows, Unassigned
 from opbridge.capture.control_flow.site import Disagreement, Site, described, unconverted
+from opbridge.capture.control_flow.trees import (
+    attributes_of,
+    is_object,
+    tree_flatten,
+    tree_leaves,
+    tree_structure,
+    tree_unflatten,
+)
 from opbridge.capture.control_flow.uneven import length_of, present_in, rows_of
 from opbridge.torch_graph.largest_sizes import largest, note_range
 from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untracked
@@ -67,8 +74,8 @@ def is_value(value: Any) -> bool:
 
 
 def leaves_of(value: Any) -> list[Any]:
-    """The tensors, numbers and other objects in nested lists, tuples and dicts."""
-    return pytree.tree_leaves(value)
+    """The tensors, numbers and other values in nested lists, tuples, dicts and objects."""
+    return tree_leaves(value)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -157,18 +164,18 @@ class Agreement:
             has_other_rows = Rows in map(type, (*a, *b)) and not all(map(_alike, a, b))
             if len(a) != len(b) or has_other_rows:
                 return self._list(name, a, b)
-        first, structure = pytree.tree_flatten(a)
-        second, other = pytree.tree_flatten(b)
+        first, structure = tree_flatten(a)
+        second, other = tree_flatten(b)
         if structure != other:
             self._refuse(
                 name, f"is a {_described(a)} after {self.paths[0]} and a {_described(b)} after {self.paths[1]}"
             )
         made = [self._leaf(name, x, y) for x, y in zip(first, second, strict=True)]
-        return lambda results: pytree.tree_unflatten([one(results) for one in made], structure)
+        return lambda results: tree_unflatten([one(results) for one in made], structure)
 
     def _of_one_path(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
         """A variable that one path leaves unassigned: Python would raise an error where it is read after that path."""
-        leaves, structure = pytree.tree_flatten(b if a is UNDEFINED else a)
+        leaves, structure = tree_flatten(b if a is UNDEFINED else a)
         if any(isinstance(leaf, Tensor) and not all(map(known_outside, leaf.shape[1:])) for leaf in leaves):
             # torch would compare the strides with those of an empty tensor.
             return _constantly(UNDEFINED)
@@ -178,7 +185,7 @@ class Agreement:
                 made.append(self._leaf(name, *((ABSENT, leaf) if a is UNDEFINED else (leaf, ABSENT))))
             else:
                 made.append(_constantly(leaf))
-        return lambda results: pytree.tree_unflatten([one(results) for one in made], structure)
+        return lambda results: tree_unflatten([one(results) for one in made], structure)
 
     def _list(self, name: str, a: Any, b: Any) -> Callable[[Sequence[Any]], Any]:
         """Lists or tuples of different lengths: what only one of them has becomes rows that are kept or not."""
@@ -304,7 +311,7 @@ def _same_at_the_end(a: Sequence[Any], b: Sequence[Any]) -> int:
 def _alike(a: Any, b: Any) -> bool:
     if isinstance(a, Rows) != isinstance(b, Rows):
         return False
-    return pytree.tree_structure(a) == pytree.tree_structure(b)
+    return tree_structure(a) == tree_structure(b)
 
 
 def _on_side(side: int, value: Any) -> tuple[Any, Any]:
@@ -338,6 +345,8 @@ class Contents:
         if type(value) in _CONTAINERS and not any(value is one for one in self.containers):
             self.containers.append(value)
             self.names.append(name)
+        elif is_object(value):
+            value = attributes_of(value)
         elif not isinstance(value, tuple):
             return
         for element in value.values() if isinstance(value, dict) else value:

@@ -26,6 +26,7 @@ from opbridge.onnx_model.adaptation import Adaptation, AdaptationResult
 from opbridge.onnx_model.names import describe_node
 from opbridge.onnx_model.opsets.building import Builder, Names
 from opbridge.onnx_model.scopes import all_nodes
+from opbridge.torch_graph.silence import silenced
 
 if TYPE_CHECKING:
     from opbridge.engines.base import Engine
@@ -59,7 +60,8 @@ class FasterFormsPass(ir.passes.InPlacePass):
                 changed.setdefault(node.op_type, []).append(describe_node(node))
                 _replace(node, form(Builder(node, opset, names, lambda made: None), node))
         common_passes.LiftConstantsToInitializersPass(size_limit=0)(model)
-        common_passes.DeduplicateInitializersPass()(model)
+        with silenced():  # It warns of initializers that are outputs of a graph.
+            common_passes.DeduplicateInitializersPass()(model)
         for node in all_nodes(model):
             node.version = None
         adaptations = tuple(
