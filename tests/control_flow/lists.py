@@ -272,3 +272,13 @@ def at_most_two_from_each_row(x):
             found.append(row[count : count + 1])
             count += 1
     return torch.cat(found) if len(found) > 0 else x[0, :0]
+
+
+@program("Loop", "If", cases=[(torch.arange(2.0 * n).reshape(n, 2) - 3,) for n in (5, 3, 9)], dynamic=ROWS)
+def elements_taken_out(x):
+    rows = []
+    for row in x:
+        if row.sum() > -9:
+            rows.append(row * 2)
+    first, last = rows.pop(0), rows.pop()
+    return first, last, torch.stack(rows).cumsum(0)

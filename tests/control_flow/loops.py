@@ -868,3 +868,29 @@ def sections_of_the_strongest_periods(x):
         y = y.reshape(x.shape[0], length // period, period, x.shape[2]).cumsum(1)
         total = total + y.reshape(x.shape[0], -1, x.shape[2])[:, : x.shape[1]]
     return total
+
+
+@program("Loop", cases=counts(3, 0, 1, 7))
+def inner_functions(x, n):
+    total, steps, seen = x * 0, 0, {"largest": x}
+
+    def add(row):
+        nonlocal total, steps
+        total = total + row
+        steps += 1
+
+    def both(row):
+        add(row)
+        seen["largest"] = torch.maximum(seen["largest"], row)
+
+    for i in range(n):
+        both(x * i)
+    return total, x + steps, seen["largest"]
+
+
+@program("Loop", "If", cases=[([0.5, 3.0],), ([0.0, 0.0],), ([9.0, -2.0],)])
+def a_number_without_iterations(x):
+    total = 0
+    while (largest := x.abs().max()) > 1:
+        x, total = x / 2, total + largest
+    return x, total

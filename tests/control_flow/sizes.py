@@ -438,3 +438,14 @@ def equal_truths(x):
     if rises == long:
         return x * 3
     return x + 1 if long == False else x - 1  # noqa: E712
+
+
+_RARE = [(torch.arange(8).reshape(4, 2),), (torch.full((9, 2), 77),), (torch.full((3, 2), 77),)]
+
+
+@program("If", cases=_RARE, dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def a_size_after_rare_values(x):
+    # No random numbers lead to the condition on the size.
+    if (x == 77).all():
+        return x * 2 if x.shape[0] > 4 else x * 3
+    return x

@@ -163,7 +163,7 @@ def _differences(
 
 
 def _difference(one: Any, other: Any) -> float:
-    if isinstance(one, torch.Tensor) and isinstance(other, (bool, float)):  # The program returns a tensor for it.
+    if isinstance(one, torch.Tensor) and isinstance(other, (int, float)):  # The program returns a tensor for it.
         other = torch.tensor(other, dtype=one.dtype)
     if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
         return 0.0 if one == other else math.inf

@@ -108,7 +108,14 @@ def check_declared_sizes(
         numbers = [] if not (asked and kinds) else kinds if is_new else [next(turns)]
         tried_with_all |= asked
         replaced = any(guard.replaces_a_size() for guard in failing)  # The model's inputs would have one size.
-        if runnable is None or replaced or not is_right(module, runnable, example, moved, expected, numbers):
+        # No numbers may lead to what is evaluated only for some, as in `if (x == 77).all() and n > 4`.
+        may_not_run = any(guard.depends_on_data and not guard.is_asked_by_torch() for guard in failing)
+        if (
+            runnable is None
+            or replaced
+            or may_not_run
+            or not is_right(module, runnable, example, moved, expected, numbers)
+        ):
             other = moved if any(guard.names_special_sizes() for guard in failing) else None
             if not replaced and all(guard.is_asked_by_torch() for guard in failing):
                 other = _at_ordinary_sizes(module, example, declared, guards, largest) or moved

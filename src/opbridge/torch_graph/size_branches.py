@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 
 from opbridge.torch_graph.largest_sizes import note_range
 from opbridge.torch_graph.size_conditions import decided
-from opbridge.torch_graph.size_guards import forget_results, under
+from opbridge.torch_graph.size_guards import forget_results, if_data_allow, under
 from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untracked
 
 __all__ = [
@@ -44,10 +44,11 @@ def guards_of_one_path(truth: Any, taken: bool | None) -> Iterator[None]:
         taken: The value of the condition for which the branch is taken; None to restrict no size.
     """
     if not isinstance(truth, torch.SymBool):
-        yield
+        with if_data_allow():
+            yield
         return
     if free_unbacked_symbols(truth):
-        with _knowing(truth, taken):
+        with _knowing(truth, taken), if_data_allow():
             yield
         return
     env: Any = truth.node.shape_env

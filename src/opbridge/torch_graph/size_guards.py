@@ -27,6 +27,7 @@ __all__ = [
     "dimensions_of",
     "forget_results",
     "guard_at",
+    "if_data_allow",
     "range_around",
     "step_around",
     "under",
@@ -48,6 +49,19 @@ def under(condition: Any) -> Iterator[None]:
         yield
     finally:
         _path.reset(token)
+
+
+_depends_on_data: contextvars.ContextVar[bool] = contextvars.ContextVar("depends_on_data", default=False)
+
+
+@contextlib.contextmanager
+def if_data_allow() -> Iterator[None]:
+    """Trace what runs inside the block only if the values of tensors allow it."""
+    token = _depends_on_data.set(True)
+    try:
+        yield
+    finally:
+        _depends_on_data.reset(token)
 
 
 def dimensions_of(env: Any, symbol: Any) -> tuple[str, ...]:
@@ -83,6 +97,7 @@ class SizeGuard:
         symbols: The dimensions of each symbol, in torch's notation: ``L['x'].size()[0]``.
         frames: The stack of executing lines, outermost first.
         path: The conditions under which the program evaluates it: those of the branches that it is in.
+        depends_on_data: Whether it is evaluated only if the values of tensors allow it.
         numbers: The ints that the Python comparison on its line names, also for other dimensions.
     """
 
@@ -90,6 +105,7 @@ class SizeGuard:
     symbols: Mapping[Any, tuple[str, ...]]
     frames: tuple[SourceLine, ...]
     path: tuple[Any, ...] = ()
+    depends_on_data: bool = False
     numbers: tuple[int, ...] = ()
 
     def fails(self, sizes: Mapping[str, int]) -> bool:
@@ -239,7 +255,7 @@ _MOST_TRIED = {1: 2**15, 2: 2**10}
 
 def guard_at(condition: Any, symbols: Mapping[Any, tuple[str, ...]]) -> SizeGuard:
     """A condition that the executing line assumes."""
-    guard = SizeGuard(condition, symbols, frames_of_stack(), current_path())
+    guard = SizeGuard(condition, symbols, frames_of_stack(), current_path(), _depends_on_data.get())
     line = innermost(guard.frames, libraries=True)
     if line is None or guard.is_asked_by_torch():
         return guard

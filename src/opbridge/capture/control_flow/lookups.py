@@ -175,8 +175,16 @@ def contains(item: Any, container: Any, negated: bool) -> Any:
     return opposite(condition(found)) if negated else found
 
 
+def _popped(owner: list[Any], index: int = -1) -> Any:
+    """``pop`` of a list whose length is known only at run time."""
+    value = rows.element(owner, index)
+    rest = slice(index + 1, None) if index != -1 else slice(0, 0)
+    owner[:] = [*rows.element(owner, slice(None, index)), *rows.element(owner, rest)]
+    return value
+
+
 def lookup(owner: Any, name: str, site: Site) -> Any:
-    """``index`` and ``count`` of a list or a tuple, and ``get`` of a dict, for dynamic numbers.
+    """``index`` and ``count`` of a list or a tuple, and ``get`` of a dict, for dynamic numbers, and ``pop`` of rows.
 
     Args:
         owner: The list, tuple or dict; the attribute of any other object is returned unchanged.
@@ -188,7 +196,9 @@ def lookup(owner: Any, name: str, site: Site) -> Any:
         return lambda key, default=None: (
             _value_of(site, owner, key, default) if _has_keys(owner, key) else own(key, default)
         )
-    if name == "get" or not isinstance(owner, (list, tuple)):
+    if name == "pop" and isinstance(owner, list) and rows.has_rows(owner):
+        return functools.partial(_popped, owner)
+    if name in ("get", "pop") or not isinstance(owner, (list, tuple)):
         return own
 
     def of_numbers(item: Any, *limits: Any) -> Any:

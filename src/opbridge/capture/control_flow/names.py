@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "REPLACED",
     "assigned",
     "augmented",
+    "changed_by_functions",
     "inside",
     "is_rewritten",
     "is_temporary",
@@ -41,8 +43,8 @@ PARTS = ("unbind", "split", "chunk", "tolist", "tensor", "as_tensor", "FloatTens
 MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
 """Functions and methods that print or log a message."""
 
-LOOKUPS = ("index", "count", "get")
-"""The methods of lists and dicts that compare their elements, which a conversion replaces."""
+LOOKUPS = ("index", "count", "get", "pop")
+"""The methods of lists and dicts that look up an element, which a conversion replaces."""
 
 _BRANCHES = (ast.If, ast.While, ast.For, ast.Assert, ast.IfExp, ast.BoolOp, ast.Compare)
 _LISTS = (ast.ListComp, ast.GeneratorExp)
@@ -112,6 +114,26 @@ def touched(statements: Sequence[ast.stmt]) -> list[str]:
         path = _path(base) if base is not None else None
         names.update({path: None} if path else {})
     return list(names)
+
+
+def changed_by_functions(body: Sequence[ast.stmt]) -> dict[str, tuple[list[str], list[str]]]:
+    """What the functions that these statements define change of the variables around them, by their names.
+
+    Returns:
+        The variables that a call assigns, and those whose lists or dicts it may change.
+    """
+    functions = {node.name: node for node in inside(body) if isinstance(node, ast.FunctionDef)}
+    found = {}
+    for name in functions:
+        called, new = {name}, {name}
+        while new:
+            new = {one for caller in new for one in loaded(functions[caller].body) if one in functions} - called
+            called |= new
+        parts = [functions[one] for one in functions if one in called]
+        nonlocals = [one.names for part in parts for one in inside(part.body) if isinstance(one, ast.Nonlocal)]
+        held = [one for part in parts for one in touched(part.body) if one.partition(".")[0] not in locals_of(part)[0]]
+        found[name] = [*itertools.chain(*nonlocals)], held
+    return found
 
 
 def loaded(nodes: Iterable[ast.AST]) -> collections.Counter[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.capture.control_flow.attributes import Attributes
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
@@ -28,6 +30,7 @@ from opbridge.capture.control_flow.values import (
     refill,
     same_shape,
 )
+from opbridge.torch_graph.size_guards import if_data_allow
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph, untracked
 
 __all__ = ["TracedLoop"]
@@ -144,8 +147,10 @@ class TracedLoop:
         with untracked():
             arguments = [self._placeholder(output) for output in self.carried.values()]
             arguments += [_empty(tensor) for tensor in self._extra_carried()]
+        is_on_sizes = self.test is None and not free_unbacked_symbols(self.length)
         try:
-            return trace_subgraph(function, arguments)
+            with contextlib.nullcontext() if is_on_sizes else if_data_allow():
+                return trace_subgraph(function, arguments)
         finally:
             self.contents.restore()
             self.state.set(self.before)

@@ -31,6 +31,7 @@ from opbridge.capture.control_flow.names import (
     PARTS,
     REPLACED,
     assigned,
+    changed_by_functions,
     inside,
     is_temporary,
     loaded,
@@ -79,7 +80,8 @@ def converted(
     nonlocal_names = {name for node in inside(body) if isinstance(node, ast.Nonlocal) for name in node.names}
     after = read_after_branches(body, {*shared, *nonlocal_names, *loaded(tests)})
     reads = loaded([ast.Module(body, []), *tests])
-    rewrite = _Function(file, names, shared, reads, after, arguments[0].arg if arguments else None)
+    first_argument = arguments[0].arg if arguments else None
+    rewrite = _Function(file, names, shared, reads, after, first_argument, changed_by_functions(body))
     head = parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
     parameters, _ = locals_of(ast.FunctionDef(function.name, function.args, [], [], None))
     declared = sorted(names - parameters - nonlocal_names)
@@ -106,6 +108,7 @@ class _Function(ast.NodeTransformer):
         reads: collections.Counter[str],
         after: Mapping[int, frozenset[str] | None],
         first: str | None,
+        functions: Mapping[str, tuple[list[str], list[str]]],
     ) -> None:
         self._file = file
         self._names = names
@@ -113,6 +116,7 @@ class _Function(ast.NodeTransformer):
         self._reads = reads
         self._after = after
         self._first = first
+        self._functions = functions
         self._numbers = itertools.count()
         self._tries = 0
 
@@ -213,14 +217,8 @@ class _Function(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         if binds(node):
             return node
-        test, body, orelse = self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
-        call = self._call(
-            "if_expression",
-            test,
-            ast.Lambda(arguments_of(), body),
-            ast.Lambda(arguments_of(), orelse),
-            self._site(node),
-        )
+        values = (ast.Lambda(arguments_of(), self.visit(value)) for value in (node.body, node.orelse))
+        call = self._call("if_expression", self.visit(node.test), *values, self._site(node))
         return ast.copy_location(call, node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
@@ -337,14 +335,17 @@ class _Function(ast.NodeTransformer):
     def _state(self, statements: list[ast.stmt], number: int) -> tuple[list[ast.stmt], ast.expr]:
         """The functions that read and assign the variables of a statement, and the call that makes its state."""
         reads = loaded(statements)
-        changed = [name for name in assigned(statements) if self._is_variable(name)]
+        called = [own for name, own in self._functions.items() if reads[name]]
+        changed = [*assigned(statements), *(name for names, _ in called for name in names)]
+        changed = [name for name in dict.fromkeys(changed) if self._is_variable(name)]
         dead: list[str] = []
         if isinstance(statements[0], ast.If):
             blocks = (statements[0].body, statements[0].orelse)
             after = self._after[id(statements[0])]
             dead = [name for name in changed if "." not in name and after is not None and name not in after]
             changed = [name for name in changed if name not in dead or not is_temporary(name, blocks)]
-        holders = [name for name in touched(statements) if self._is_variable(name) or "." in name]
+        holders = [*touched(statements), *(name for _, names in called for name in names)]
+        holders = [name for name in dict.fromkeys(holders) if self._is_variable(name) or "." in name]
         get, assign, held = (f"{PREFIX}{part}_{number}" for part in ("get", "set", "held"))
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
         source = [f"def {get}(): return [{values}]", f"def {assign}({PREFIX}values):"]

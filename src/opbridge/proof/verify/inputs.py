@@ -21,7 +21,7 @@ from opbridge.proof.verify.index_columns import OFFSETS, index_columns
 from opbridge.proof.verify.index_ranges import index_ranges
 from opbridge.proof.verify.sizes import Sizes
 
-__all__ = ["InputSpecs", "to_numpy", "to_torch"]
+__all__ = ["InputSpecs", "numbers_as", "to_numpy", "to_torch"]
 
 _BIT_TYPES = {1: torch.uint8, 2: torch.int16}
 
@@ -49,6 +49,18 @@ def to_numpy(value: Any, complex_pairs: bool = True) -> np.ndarray:
     except TypeError:
         array = tensor.view(_BIT_TYPES[tensor.element_size()]).numpy().view(numpy_dtype(name))
     return array
+
+
+def numbers_as(own: Sequence[np.ndarray], values: Sequence[Any]) -> list[np.ndarray]:
+    """Results of PyTorch, a Python number among them in the dtype of the captured program's tensor.
+
+    Example: the sum of the rows of a tensor without rows, in a loop that starts with ``total = 0``.
+    """
+    arrays = [to_numpy(value) for value in values]
+    for place, (value, like) in enumerate(zip(values, own, strict=False)):
+        if type(value) is int and like.ndim == 0:
+            arrays[place] = arrays[place].astype(like.dtype)
+    return arrays
 
 
 def to_torch(array: np.ndarray, like: Any) -> Any:

@@ -22,7 +22,7 @@ from opbridge.proof.verify.captured_run import Observer, PairRun, Resumption
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
 from opbridge.proof.verify.fresh import EXAMPLE_ROWS, EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
-from opbridge.proof.verify.inputs import InputSpecs, to_numpy
+from opbridge.proof.verify.inputs import InputSpecs, numbers_as, to_numpy
 from opbridge.proof.verify.journal import EngineJournal, Passed
 from opbridge.proof.verify.judgement import Judgement
 from opbridge.proof.verify.modes import Given, named_cases
@@ -298,8 +298,9 @@ class CapturedReference:
         finally:
             self.run_seconds += time.perf_counter() - start
         notes = [f"{target} has no float64 implementation: it ran in its own dtype" for target in run.without_float64]
-        results = None if eager is None else [to_numpy(value) for value in eager]
-        return Case(name, self._named(sizes), self.specs.feeds(flat), self._as_run(run, nan), results, notes)
+        own = self._as_run(run, nan)
+        results = None if eager is None else numbers_as(list(own.own.values()), eager)
+        return Case(name, self._named(sizes), self.specs.feeds(flat), own, results, notes)
 
     def _both(self, flat: list[Any]) -> tuple[list[Any] | None, PairRun, str]:
         """The results of the module, if there is one, and of the captured graph."""
