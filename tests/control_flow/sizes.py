@@ -449,3 +449,11 @@ def a_size_after_rare_values(x):
     if (x == 77).all():
         return x * 2 if x.shape[0] > 4 else x * 3
     return x
+
+
+@program("If", "Where", cases=_RARE, dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def a_size_that_rare_values_use(x):
+    factor = 2 if x.shape[0] > 4 else 3
+    if (x == 77).all():
+        return x * factor
+    return x

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_graph.compared_numbers import compared_numbers, filled
 from opbridge.torch_graph.eager import run_eager
 from opbridge.torch_graph.silence import silenced
 
@@ -84,11 +85,13 @@ class Numbers:
         largest: Their scale: the standard deviation, or for integers the largest.
         integers: Whether integer tensors get them, instead of floating-point tensors.
         uniform: Whether they are between 0 and ``largest``.
+        constant: Whether all of them are ``largest``.
     """
 
     largest: float
     integers: bool = False
     uniform: bool = False
+    constant: bool = False
 
     def are_for(self, dtype: torch.dtype) -> bool:
         """Whether tensors of this type get them."""
@@ -100,6 +103,8 @@ class Numbers:
         def draw(value: Any) -> Any:
             if not (isinstance(value, torch.Tensor) and self.are_for(value.dtype)):
                 return value
+            if self.constant:
+                return filled(value, self.largest)
             some = (torch.rand if self.uniform else torch.randn)(value.shape, generator=generator)
             return (self.largest * some.clamp(-1, 1) if self.integers else self.largest * some).to(value.dtype)
 
@@ -116,10 +121,14 @@ _NUMBERS = (
 )
 
 
-def numbers_for(example: tuple[tuple[Any, ...], dict[str, Any]]) -> list[Numbers]:
-    """The kinds of random numbers that tensors of the example can have."""
+def numbers_for(
+    example: tuple[tuple[Any, ...], dict[str, Any]], program: torch.export.ExportedProgram | None
+) -> list[Numbers]:
+    """The kinds of numbers that tensors of the example can have: random ones, and those that the program compares."""
     types = {leaf.dtype for leaf in torch.utils._pytree.tree_leaves(example) if isinstance(leaf, torch.Tensor)}
-    return [one for one in _NUMBERS if any(map(one.are_for, types))]
+    compared = () if program is None else compared_numbers(program.graph_module)
+    own = (Numbers(one, integers, constant=True) for one in compared for integers in (False, True))
+    return [one for one in (*_NUMBERS, *own) if any(map(one.are_for, types))]
 
 
 def computes(

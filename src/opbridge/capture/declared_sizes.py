@@ -82,7 +82,7 @@ def check_declared_sizes(
     started = time.perf_counter()
     alone = [[(dimension, size)] for dimension in declared.dimensions for size in _candidates(dimension, guards)]
     tried: list[dict[str, int]] = []
-    kinds = numbers_for(example)
+    kinds = numbers_for(example, program)
     turns = itertools.cycle(kinds)
     tried_with_all: set[Any] = set()
     runnable = None if program is None else Runnable(program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from opbridge.proof.verify.sizes import Sizes
+from opbridge.torch_graph.compared_numbers import compared_numbers, filled
 from opbridge.torch_graph.sources import source_of_node
 
 __all__ = ["Paths", "far_sizes", "untaken", "varied"]
@@ -47,10 +49,14 @@ class Paths:
 
     Args:
         module: The captured graph.
+
+    Attributes:
+        numbers: Numbers near those that it compares tensors with.
     """
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         self._inner = tuple(_inner_graphs(module))
+        self.numbers = compared_numbers(module) if self._inner else ()
         self._seen: dict[str, set[int]] = {}
 
     @property
@@ -142,25 +148,24 @@ def far_sizes(sizes: Sizes, elements: Callable[[Mapping[str, int]], int]) -> Ite
                 yield found
 
 
-def varied(values: Sequence[Any], positions: Sequence[int]) -> Iterator[list[Any]]:
+def varied(values: Sequence[Any], positions: Sequence[int], numbers: Sequence[float] = ()) -> Iterator[list[Any]]:
     """Inputs that differ from the given ones in sign, in magnitude, or by being constant.
 
     Args:
         values: The flattened inputs.
         positions: The positions of the tensors to change: all of them at once, then each one alone.
+        numbers: The constants, besides small ones.
     """
     groups = [list(positions), *([position] for position in positions if len(positions) > 1)]
+    constants = [functools.partial(filled, number=number) for number in numbers]
+    changes = {kind: [*(constants if kind != "bool" else ()), *own] for kind, own in _CHANGES.items()}
     for group in groups:
-        for change in range(max(map(len, _CHANGES.values()))):
+        for change in range(max(map(len, changes.values()))):
             changed = [*values]
             for position in group:
-                changed[position] = _changed(values[position], change)
+                own = changes[_kind(values[position])]
+                changed[position] = own[change % len(own)](values[position]).to(values[position].dtype)
             yield changed
-
-
-def _changed(value: torch.Tensor, number: int) -> torch.Tensor:
-    changes = _CHANGES[_kind(value)]
-    return changes[number % len(changes)](value).to(value.dtype)
 
 
 def _kind(value: torch.Tensor) -> str:

@@ -242,21 +242,22 @@ class CapturedReference:
 
     def _on_other_paths(self, scale: int) -> Iterator[Case]:
         """Inputs on which a branch is taken, or a loop runs as often, as in no case before."""
-        number, base, specs = 1, self.specs.sizes.base, self.specs
+        number, base, specs, numbers = 1, self.specs.sizes.base, self.specs, self._paths.numbers
         positions = [item.position for item in specs.inputs if item.symbol is None]
-        seeds = (specs.fresh(base, self._seed + seed, scale) for seed in range(1, _PATH_SEEDS + 1))
-        start = specs.fresh(base, self._seed, scale)
-        changed = (specs.with_indices_of(start, flat) for flat in varied(start, positions))
-        values = itertools.chain(seeds, changed)
-        candidates = itertools.chain(
-            ((base, flat) for flat in values),
-            ((sizes, specs.fresh(sizes, self._seed, scale)) for sizes in far_sizes(specs.sizes, specs.elements)),
-        )
+
+        def candidates() -> Iterator[tuple[Mapping[str, int], list[Any]]]:
+            yield from ((base, specs.fresh(base, self._seed + seed, scale)) for seed in range(1, _PATH_SEEDS + 1))
+            start = specs.fresh(base, self._seed, scale)
+            yield from ((base, specs.with_indices_of(start, flat)) for flat in varied(start, positions, numbers))
+            for sizes in far_sizes(specs.sizes, specs.elements):
+                start = specs.fresh(sizes, self._seed, scale)
+                constant = itertools.islice(varied(start, positions, numbers), len(numbers))
+                yield from ((sizes, flat) for flat in (start, *(specs.with_indices_of(start, one) for one in constant)))
 
         def run(item: tuple[Mapping[str, int], list[Any]]) -> Mapping[str, int]:
             return within(self._limit, lambda: self.graph.run(item[1], float64=False).runs)
 
-        for sizes, flat in untaken(self._paths, candidates, run):
+        for sizes, flat in untaken(self._paths, candidates(), run):
             try:
                 case = self._case(f"path {number}", sizes, flat)
             except Exception:
