@@ -8,6 +8,7 @@ import math
 
 import torch
 from program import counts, program
+from torch import nn
 
 ROWS = {"x": {0: torch.export.Dim.DYNAMIC}}
 SIZES = [(torch.arange(3.0 * n).reshape(n, 3).sin(),) for n in (7, 2, 3, 12)]
@@ -282,3 +283,24 @@ def elements_taken_out(x):
             rows.append(row * 2)
     first, last = rows.pop(0), rows.pop()
     return first, last, torch.stack(rows).cumsum(0)
+
+
+@program(
+    "Loop", cases=[(torch.arange(float(n)).sin()[None],) for n in (21, 8, 3, 40)], dynamic={"x": {1: ROWS["x"][0]}}
+)
+class ChunksThroughACell(nn.Module):
+    """As in the detection of voice activity: the cell asks for the size of each chunk."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(8, 4)
+
+    def forward(self, x):
+        rest = -x.shape[1] % 8
+        if rest:
+            x = torch.nn.functional.pad(x, (0, rest))
+        state, found = torch.zeros(1, 4), []
+        for chunk in x.split(8, 1):
+            state = self.cell(chunk, state)
+            found.append(state.sum(1))
+        return torch.stack(found, 1)

@@ -129,9 +129,11 @@ def _over(
         body(sequence.item(torch.zeros((), dtype=torch.int64)))
         TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1).run()
 
+    # torch fails too if its operators ask for the size of a part, which may be smaller than the others.
+    errors = Exception if in_steps else CaptureError
     try:
         all_of_it(fills=not in_steps)
-    except CaptureError as error:
+    except errors:
         others: list[Action] = [all_of_it] if in_steps else []
         steps = sequence.whole_steps() if in_steps else None
         if steps is not None:
@@ -141,10 +143,10 @@ def _over(
         for other in others:
             state.set(before)
             contents.restore()
-            with contextlib.suppress(CaptureError, NoWholeStep):
+            with contextlib.suppress(errors, NoWholeStep):
                 other()
                 return
-        raise error from None
+        raise
 
 
 def _whole_steps(

@@ -65,9 +65,9 @@ class _Pieces(Refused):
     def item(self, index: Tensor) -> Tensor:
         """The part at a position."""
         start = self._starts.item(index)
-        if self.step == 1:
-            return self._tensor.narrow(self._dim, start, 1)
-        count = torch.sym_min(self.step, self._tensor.shape[self._dim] - start)
+        length = self._tensor.shape[self._dim]
+        are_whole = self.step == 1 or statically_known_true(length % self.step == 0)
+        count = self.step if are_whole else torch.sym_min(self.step, length - start)
         return self._tensor.narrow(self._dim, start, count)
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
