@@ -457,3 +457,9 @@ def a_size_that_rare_values_use(x):
     if (x == 77).all():
         return x * factor
     return x
+
+
+@program(cases=[(torch.ones(n, 3),) for n in (1, 4)], dynamic={"x": {0: torch.export.Dim.DYNAMIC}})
+def repeated_for_a_batch_of_one(x):
+    # At size 1, broadcasting hides that the number of rows was made constant.
+    return x + torch.stack([torch.arange(3.0)] * x.shape[0])

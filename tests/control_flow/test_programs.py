@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import branches
+import caches  # noqa: F401
 import lists  # noqa: F401
 import loops  # noqa: F401
 import onnx

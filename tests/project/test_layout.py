@@ -272,6 +272,7 @@ def _unstated(file: Path) -> Iterator[str]:
 
 
 _FILES_OF_INTERNALS = (
+    "branch_shapes.py",
     "custom_ops.py",
     "decomposed.py",
     "example_values.py",

@@ -1,8 +1,7 @@
 """Decomposes a captured program, also where decompositions create constants, which torch 2.13 loses.
 
 The internals of torch that this needs: ``_export_to_aten_ir`` and ``_materialize_and_lift_constants``, which torch 2.13
-calls, and, of the operators ``cond`` and ``while_loop``, ``reenter_make_fx``, ``materialize_as_graph`` and the
-``python_key_table`` with its kernel for ``FakeTensorMode``.
+calls, and, of the operators ``cond`` and ``while_loop``, ``reenter_make_fx`` and ``materialize_as_graph``.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from opbridge.torch_graph.branch_shapes import apart, shapes_of_branches_apart
 from opbridge.torch_graph.sources import SourceLine, source_of_node
-from opbridge.torch_graph.subgraphs import facts_of_one_path
 from opbridge.torch_graph.targets import graph_modules, in_any_layout
 
 __all__ = ["decomposed", "failing_line"]
@@ -73,31 +71,16 @@ def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
             module: Any = importlib.import_module(type(one).__module__)
             reenter = _reentering_apart(module.reenter_make_fx)
             stack.enter_context(mock.patch.object(module, "reenter_make_fx", reenter))
-            if not only_traced:
-                kernel = _running_apart(one.python_key_table[FakeTensorMode])
-                stack.enter_context(mock.patch.dict(one.python_key_table, {FakeTensorMode: kernel}))
         if not only_traced:
+            stack.enter_context(shapes_of_branches_apart())
             utils: Any = importlib.import_module("torch._higher_order_ops.utils")
-            materialize = _apart(utils.materialize_as_graph)
+            materialize = apart(utils.materialize_as_graph)
             stack.enter_context(mock.patch.object(utils, "materialize_as_graph", materialize))
         yield
 
 
-def _apart(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with facts_of_one_path():
-            return function(*args, **kwargs)
-
-    return run
-
-
 def _reentering_apart(reenter: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: _apart(reenter(*args, **kwargs))
-
-
-def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The shape function of an operator, whose arguments that are functions each state nothing."""
-    return lambda *args, **kwargs: kernel(*(_apart(one) if callable(one) else one for one in args), **kwargs)
+    return lambda *args, **kwargs: apart(reenter(*args, **kwargs))
 
 
 @contextlib.contextmanager

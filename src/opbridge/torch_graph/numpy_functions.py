@@ -131,7 +131,9 @@ def _function(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
         args, kwargs = pytree.tree_map_only(_Sizes, _sizes_as_tuple, (args, kwargs))
         args, kwargs = pytree.tree_map_only(torch.Tensor, _as_own_array, (args, kwargs))
         leaves = pytree.tree_leaves((args, kwargs))
-        if object in leaves or not any(isinstance(leaf, (*_DYNAMIC, _array(), _dtype_type())) for leaf in leaves):
+        if any(leaf is object for leaf in leaves) or not any(
+            isinstance(leaf, (*_DYNAMIC, _array(), _dtype_type())) for leaf in leaves
+        ):
             return own(*args, **kwargs)
         if of_numbers is not None and not kwargs and all(isinstance(leaf, _NUMBERS) for leaf in leaves):
             with contextlib.suppress(TypeError):  # A sequence of numbers, or another number of arguments.

@@ -27,6 +27,7 @@ from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untra
 __all__ = [
     "guards_of_one_path",
     "is_computable",
+    "join_equal_sizes",
     "reshape_result",
     "same_size",
     "selected_number",
@@ -215,20 +216,40 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
         results: The results of the operator.
         pairs: What each of them is on either path.
     """
+    for size, sizes in join_equal_sizes(results, pairs):
+        env: Any = size.node.shape_env
+        ranges = [env.bound_sympy(sympy.sympify(_expression(one))) for one in sizes]
+        limits = min(one.lower for one in ranges), max(one.upper for one in ranges)
+        env.constrain_symbol_range(size.node.expr, *limits)
+        note_range(size, sizes, symbols_tracked())
+        _state_smallest(size, sizes)
+
+
+def join_equal_sizes(
+    results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]
+) -> list[tuple[torch.SymInt, tuple[Any, Any]]]:
+    """Make sizes after a branch one size where they are equal on either path.
+
+    Args:
+        results: The results of the operator.
+        pairs: What each of them is on either path.
+
+    Returns:
+        The sizes that differ, with what they are on either path.
+    """
     known: dict[Any, torch.SymInt] = {}
+    others: list[tuple[torch.SymInt, tuple[Any, Any]]] = []
     for result, (a, b) in zip(results, pairs, strict=True):
         for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
             if not isinstance(size, torch.SymInt) or not free_unbacked_symbols(size):
                 continue
             first = known.setdefault(tuple(map(_expression, sizes)), size)
-            env, symbol = size.node.shape_env, size.node.expr
+            symbol = size.node.expr
             if symbol.is_Symbol and same_size(first, size):
-                ranges = [env.bound_sympy(sympy.sympify(_expression(one))) for one in sizes]
-                env.constrain_symbol_range(symbol, min(one.lower for one in ranges), max(one.upper for one in ranges))
-                note_range(size, sizes, symbols_tracked())
-                _state_smallest(size, sizes)
+                others.append((size, (sizes[0], sizes[1])))
             elif symbol.is_Symbol:
-                env._set_replacement(symbol, first.node.expr, "a size after a branch")
+                size.node.shape_env._set_replacement(symbol, first.node.expr, "a size after a branch")
+    return others
 
 
 def _state_smallest(size: torch.SymInt, sizes: Sequence[Any]) -> None:

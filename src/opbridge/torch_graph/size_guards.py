@@ -231,9 +231,11 @@ class SizeGuard:
         return line is not None and asking != line
 
     def replaces_a_size(self) -> bool:
-        """Whether torch writes one size as another from now on, as after ``n == m`` and ``n == 2 * m``."""
-        is_equation = isinstance(self.condition, sympy.Eq) and not self.path
-        return is_equation and any(side.is_Symbol for side in self.condition.args) and len(self.symbols) > 1
+        """Whether torch writes a size as another, or as a number, from now on: after ``n == m``, ``n == 2 * m``."""
+        if not isinstance(self.condition, sympy.Eq) or self.path:
+            return False
+        is_fixed = any(side.is_number for side in self.condition.args)
+        return any(side.is_Symbol for side in self.condition.args) and (is_fixed or len(self.symbols) > 1)
 
     def is_equality_of_dimensions(self) -> bool:
         """Whether the condition is that two dimensions are equal."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from opbridge.capture.control_flow.state import State
-from opbridge.capture.control_flow.trees import attributes_of, is_object
+from opbridge.capture.control_flow.trees import attributes_of, objects_in
 from opbridge.capture.control_flow.values import UNDEFINED, same_shape
+from opbridge.torch_graph.subgraphs import untracked
 
 __all__ = ["Attributes"]
 
@@ -20,27 +20,29 @@ _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
 
 
 class Attributes:
-    """The attributes, before a statement, of the objects whose methods the statement calls, and of modules' parts.
+    """The attributes, before a statement, of the objects that the statement may change.
 
     Args:
         state: The variables of the statement.
     """
 
     def __init__(self, state: State) -> None:
-        called = [value for value in state.held() if isinstance(value, nn.Module) or is_object(value)]
-        parts = (list(one.modules()) if isinstance(one, nn.Module) else [one] for one in called)
-        owners = {id(part): part for part in itertools.chain(*parts)}
-        self._before = [(owner, _own(owner)) for owner in owners.values()]
+        self._before = [(owner, _own(owner)) for owner in objects_in(state.held())]
 
-    def added_to(self, state: State) -> State | None:
+    def added_to(self, state: State, read: Collection[int] = ()) -> State | None:
         """The variables and those attributes that the statement has changed, with their values of before.
 
-        None if there is none. An attribute is a variable only if its type and its shape are the same as before; others,
-        such as attention weights that are kept for the user, are not what a later iteration computes with. One that had
-        no value has none again.
+        None if there is none. An attribute of a module is a variable if its type and its shape are the same as before,
+        or if the statement has read it: attention weights that are kept for the user are not what a later iteration
+        computes with.
+
+        Args:
+            state: The variables.
+            read: The ``id`` of each tensor from outside that the statement has read.
         """
-        self._remove_new()
-        changed = list(self._changed())
+        with untracked():  # Sizes inside the statement are compared with those outside.
+            changed = [one[:3] for one in self._differing() if _is_variable(*one, read)]
+        self.restore()
         if not changed:
             return None
         for owner, name, before in changed:
@@ -58,21 +60,28 @@ class Attributes:
         names = [*state.names, *(f"{type(owner).__name__}.{name}" for owner, name, _ in changed)]
         return dataclasses.replace(state, names=names, get=get, set=assign)
 
-    def _remove_new(self) -> None:
-        for owner, before in self._before:
-            for name, value in attributes_of(owner).items():
-                if isinstance(value, Tensor) and before.get(name) is None:
-                    if name in before:
-                        setattr(owner, name, None)
-                    else:
-                        delattr(owner, name)
+    def restore(self) -> None:
+        """Give the attributes that are tensors now the values that they had."""
+        for owner, name, before, value in list(self._differing()):
+            if isinstance(value, Tensor) and before is UNDEFINED:
+                delattr(owner, name)
+            elif isinstance(value, Tensor):
+                setattr(owner, name, before)
 
-    def _changed(self) -> Iterator[tuple[Any, str, Any]]:
-        """The attributes that differ, with their values of before."""
+    def _differing(self) -> Iterator[tuple[Any, str, Any, Any]]:
+        """The attributes that differ: their owner and name, and their values before and now."""
         for owner, before in self._before:
             for name, value in _own(owner).items():
-                if value is not before.get(name) and _are_alike(before.get(name), value):
-                    yield owner, name, before[name]
+                if value is not before.get(name, UNDEFINED):
+                    yield owner, name, before.get(name, UNDEFINED), value
+
+
+def _is_variable(owner: Any, name: str, before: Any, value: Any, read: Collection[int]) -> bool:
+    if before is None:
+        return isinstance(value, Tensor) and not isinstance(owner, nn.Module)
+    if isinstance(before, Tensor) and isinstance(value, Tensor) and id(before) in read:
+        return before.dtype == value.dtype and before.dim() == value.dim()
+    return _are_alike(before, value)
 
 
 def _own(owner: Any) -> dict[str, Any]:

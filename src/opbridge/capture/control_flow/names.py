@@ -99,20 +99,22 @@ def assigned(statements: Sequence[ast.stmt]) -> list[str]:
 
 
 def touched(statements: Sequence[ast.stmt]) -> list[str]:
-    """The variables and attributes whose lists or dicts the statements may change."""
+    """The variables and attributes whose lists, dicts or own attributes the statements may change."""
     names: dict[str, None] = {}
     for node in inside(statements):
-        base: ast.AST | None = None
+        changed: list[ast.expr] = []
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            base = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            base = node.func.value
+            changed = [node.value]
+        elif isinstance(node, ast.Call):
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            changed = [*owner, *node.args, *(keyword.value for keyword in node.keywords)]
         elif isinstance(node, ast.AugAssign):
-            base = node.target
-        while isinstance(base, ast.Subscript):
-            base = base.value
-        path = _path(base) if base is not None else None
-        names.update({path: None} if path else {})
+            changed = [node.target]
+        for base in changed:
+            while isinstance(base, ast.Subscript):
+                base = base.value
+            path = _path(base)
+            names.update({path: None} if path else {})
     return list(names)
 
 

@@ -30,6 +30,7 @@ from opbridge.capture.control_flow.values import (
     refill,
     same_shape,
 )
+from opbridge.torch_graph.branch_shapes import shapes_of_branches_apart
 from opbridge.torch_graph.size_guards import if_data_allow
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, trace_subgraph, untracked
 
@@ -123,7 +124,10 @@ class TracedLoop:
                     body: Subgraph | None = self._traced(self._iteration)
             except _Again:
                 body = None
-            with_attributes = self.attributes.added_to(self.state)
+            except BaseException:
+                self.attributes.restore()
+                raise
+            with_attributes = self.attributes.added_to(self.state, {id(one) for one in body.inputs} if body else ())
             if with_attributes is not None:
                 self._begin(with_attributes)
             elif body is not None:
@@ -290,7 +294,7 @@ class TracedLoop:
             return run
 
         note_operator("Loop", self.site)
-        with facts_of_one_path():
+        with facts_of_one_path(), shapes_of_branches_apart():
             results = torch.ops.higher_order.while_loop(
                 lambda *values: function(test)(*values)[0], function(body), tuple(start), operands.values()
             )

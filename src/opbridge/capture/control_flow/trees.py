@@ -7,12 +7,23 @@ a decoder. Here its attributes are parts of the tree, and it is made again of th
 from __future__ import annotations
 
 import enum
+import types
+from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-__all__ = ["attributes_of", "is_object", "tree_flatten", "tree_leaves", "tree_structure", "tree_unflatten"]
+__all__ = [
+    "attributes_of",
+    "is_object",
+    "objects_in",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_structure",
+    "tree_unflatten",
+]
 
 _NONE = object()
 
@@ -30,17 +41,48 @@ def _slots(cls: type) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
-def is_object(value: Any) -> bool:
-    """Whether a value is an object of a class of Python with a tensor, or a container, among its attributes."""
-    if isinstance(value, (nn.Module, Tensor, type, enum.Enum)) or callable(value) or not pytree.tree_is_leaf(value):
-        return False
-    if type(value).__new__ is not object.__new__ or type(value).__module__.split(".")[0] in _NOT_OPENED:
-        return False
-    return any(isinstance(one, (Tensor, list, tuple, dict)) for one in attributes_of(value).values())
-
-
 _NOT_OPENED = ("builtins", "torch", "numpy", "opbridge")
 """The packages of classes whose objects are not looked into."""
+
+_OF_MODULES = frozenset(vars(nn.Module()))
+_PARTS = (Tensor, list, tuple, dict, bool, int, float, torch.SymInt, torch.SymFloat, types.NoneType)
+
+
+def _has_attributes(value: Any) -> bool:
+    """Whether a value is an object of a class that is written in Python, and not a module, a function or a class."""
+    if isinstance(value, (nn.Module, Tensor, type, enum.Enum)) or callable(value):
+        return False
+    return type(value).__new__ is object.__new__ and type(value).__module__.split(".")[0] not in _NOT_OPENED
+
+
+def is_object(value: Any) -> bool:
+    """Whether a value is an object whose attributes are values, so that it is a tree of them."""
+    if not _has_attributes(value) or not pytree.tree_is_leaf(value):
+        return False
+    return any(isinstance(one, _PARTS) for one in attributes_of(value).values())
+
+
+def objects_in(values: Iterable[Any]) -> list[Any]:
+    """The modules and other objects with attributes among some values, in containers, and in attributes of these."""
+    found: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
+    pending = list(values)
+    while pending:
+        value = pending.pop()
+        if id(value) in seen:
+            continue
+        if isinstance(value, nn.Module):
+            parts = {id(part): part for part in value.modules()}
+            found.update(parts)
+            seen.update(parts)
+            pending += [one for part in parts.values() for key, one in vars(part).items() if key not in _OF_MODULES]
+        elif isinstance(value, (list, tuple, dict)):
+            seen[id(value)] = value
+            pending += value.values() if isinstance(value, dict) else value
+        elif _has_attributes(value):
+            found[id(value)] = seen[id(value)] = value
+            pending += attributes_of(value).values()
+    return list(found.values())
 
 
 class _Object:
