@@ -1,4 +1,4 @@
-"""Decoding with a cache of keys that grows in each step: in an object, in a module, and in a list."""
+"""Loops whose state is in objects and modules: caches that grow while decoding, windows, hidden states."""
 
 from __future__ import annotations
 
@@ -122,3 +122,43 @@ class CachesInAList(_Decoder):
                 break
             x, caches = self.step(self.embedding(token)[:, None], caches)
         return torch.stack(found, 1)
+
+
+ROWS = {"x": {0: torch.export.Dim.DYNAMIC}}
+STREAMS = [(torch.arange(2.0 * n).reshape(n, 2),) for n in (5, 2, 9)]
+
+
+class _Window:
+    def __init__(self):
+        self.rows, self.seen = torch.zeros(3, 2), 0
+
+    def mean(self, row):
+        self.rows, self.seen = torch.cat([self.rows[1:], row[None]]), self.seen + 1
+        return self.rows.mean(0)
+
+
+@program("Loop", cases=STREAMS, dynamic=ROWS)
+def windows(x):
+    window = _Window()
+    return torch.stack([window.mean(row) for row in x]), x + window.seen
+
+
+class _Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.hidden = nn.Linear(2, 2), None
+
+    def forward(self, x):
+        self.hidden = torch.tanh(self.linear(x) + (0 if self.hidden is None else self.hidden))
+        return self.hidden
+
+
+@program("Loop", cases=STREAMS, dynamic=ROWS)
+class StateOfAModule(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = _Cell()
+
+    def forward(self, x):
+        self.cell.hidden = None
+        return torch.stack([self.cell(row) for row in x])

@@ -14,9 +14,13 @@ from opbridge.capture.control_flow.trees import attributes_of, objects_in
 from opbridge.capture.control_flow.values import UNDEFINED, same_shape
 from opbridge.torch_graph.subgraphs import untracked
 
-__all__ = ["Attributes"]
+__all__ = ["Attributes", "NoValueBefore"]
 
 _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
+
+
+class NoValueBefore(Exception):
+    """An attribute of a module is None before a loop, and a tensor after an iteration."""
 
 
 class Attributes:
@@ -24,10 +28,14 @@ class Attributes:
 
     Args:
         state: The variables of the statement.
+
+    Attributes:
+        were_none: Whether an attribute of a module was None before, and is a tensor after.
     """
 
     def __init__(self, state: State) -> None:
         self._before = [(owner, _own(owner)) for owner in objects_in(state.held())]
+        self.were_none = False
 
     def added_to(self, state: State, read: Collection[int] = ()) -> State | None:
         """The variables and those attributes that the statement has changed, with their values of before.
@@ -40,6 +48,8 @@ class Attributes:
             state: The variables.
             read: The ``id`` of each tensor from outside that the statement has read.
         """
+        new = (owner for owner, _, before, value in self._differing() if before is None and isinstance(value, Tensor))
+        self.were_none = any(isinstance(owner, nn.Module) for owner in new)
         with untracked():  # Sizes inside the statement are compared with those outside.
             changed = [one[:3] for one in self._differing() if _is_variable(*one, read)]
         self.restore()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from opbridge.capture.control_flow.names import MESSAGES
+from opbridge.capture.control_flow.names import MESSAGES, inside
 
-__all__ = ["COMPARED", "binds", "has_no_result", "is_simple", "prints"]
+__all__ = ["COMPARED", "binds", "has_no_result", "is_simple", "prints", "reason_not_to_convert"]
 
 
 COMPARED: dict[type[ast.cmpop], tuple[str, bool]] = {
@@ -45,3 +45,14 @@ def is_simple(expression: ast.expr) -> bool:
 def binds(expression: ast.expr) -> bool:
     """Whether an expression assigns a variable, which a lambda would keep to itself."""
     return any(isinstance(node, (ast.NamedExpr, ast.Await)) for node in ast.walk(expression))
+
+
+def reason_not_to_convert(function: ast.AST) -> str | None:
+    """Why a function can't be rewritten; None if it can."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return "it is in an async function"
+    if not isinstance(function, ast.FunctionDef):
+        return "it is not in a function"
+    if any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in inside(function.body)):
+        return f"{function.name!r} is a generator"
+    return None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from opbridge.capture.control_flow.attributes import NoValueBefore
 from opbridge.capture.control_flow.branches import if_
 from opbridge.capture.control_flow.conditions import condition, on_sizes
 from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
@@ -89,6 +90,7 @@ def for_(
 def list_of(
     site: Site,
     iterable: Iterable[Any],
+    held: Callable[[], dict[str, Any]],
     are_tuples: bool,
     element: Callable[..., Any],
     test: Callable[..., Any] = lambda *item: True,
@@ -98,13 +100,14 @@ def list_of(
     Args:
         site: The expression.
         iterable: What it loops over.
+        held: Returns what the functions may change, by its name.
         are_tuples: Whether the items are tuples, whose elements the functions take.
         element: Takes an item, and returns the element of the list.
         test: Takes an item, and returns whether the list has an element for it.
     """
     rows: list[Any] = []
-    name = "the list"
-    state = State((), tuple, lambda values: None, (name,), lambda: [rows])
+    others = held()
+    state = State((), tuple, lambda values: None, ("the list", *others), lambda: [rows, *others.values()])
 
     def body(item: Any) -> None:
         given = item if are_tuples else (item,)
@@ -121,24 +124,29 @@ def _over(
     before, contents = state.get(), Contents(state.held(), state.touched)
     in_steps = goes_on is None and sequence.step > 1
 
-    def all_of_it(fills: bool = True) -> None:
+    def all_of_it(fills: bool = True, with_values: bool = False) -> None:
         length = sequence.length
-        TracedLoop(goes_on, lambda index: body(sequence.item(index)), state, site, length, fills=fills).run()
+        item = sequence.item
+        TracedLoop(
+            goes_on, lambda index: body(item(index)), state, site, length, fills=fills, with_values=with_values
+        ).run()
 
     def after_the_first() -> None:
         body(sequence.item(torch.zeros((), dtype=torch.int64)))
         TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1).run()
 
+    # The variables may change their types, and attributes may be None, in the first iteration only.
+    has_first = statically_known_true(sequence.length >= 1)
     # torch fails too if its operators ask for the size of a part, which may be smaller than the others.
     errors = Exception if in_steps else CaptureError
     try:
-        all_of_it(fills=not in_steps)
-    except errors:
-        others: list[Action] = [all_of_it] if in_steps else []
+        all_of_it(not in_steps, has_first)
+    except (errors, NoValueBefore) as error:
+        others: list[Action] = [all_of_it] if in_steps or isinstance(error, NoValueBefore) else []
         steps = sequence.whole_steps() if in_steps else None
         if steps is not None:
             others.insert(0, functools.partial(_whole_steps, *steps, body, state, site))
-        elif statically_known_true(sequence.length >= 1):  # The variables may change their types in the first one only.
+        elif has_first:
             others.insert(0, after_the_first)
         for other in others:
             state.set(before)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-from opbridge.capture.control_flow.attributes import Attributes
+from opbridge.capture.control_flow.attributes import Attributes, NoValueBefore
 from opbridge.capture.control_flow.conditions import as_tensor, both, condition
 from opbridge.capture.control_flow.growing import GrowingLists
 from opbridge.capture.control_flow.operands import Operands
@@ -78,6 +78,10 @@ class TracedLoop:
         length: The largest number of iterations, after which it ends; None for a ``while``.
         most: A number of iterations after which the condition does not hold, if it is known; for a ``while``.
         fills: Whether tensors of different sizes in a list are filled up.
+        with_values: Whether an attribute of a module that is a tensor after an iteration must be one before the loop.
+
+    Raises:
+        NoValueBefore: It is None.
     """
 
     def __init__(
@@ -89,9 +93,11 @@ class TracedLoop:
         length: Any = None,
         most: Any = None,
         fills: bool = True,
+        with_values: bool = False,
     ) -> None:
         self.test = test
         self.fills = fills
+        self.with_values = with_values
         self.body = body
         self.site = site
         self.length = most if length is None else length
@@ -130,6 +136,8 @@ class TracedLoop:
             with_attributes = self.attributes.added_to(self.state, {id(one) for one in body.inputs} if body else ())
             if with_attributes is not None:
                 self._begin(with_attributes)
+            elif body is not None and self.attributes.were_none and self.with_values:
+                raise NoValueBefore
             elif body is not None:
                 self._emit(self._traced(self._goes_on), body)
                 return

@@ -44,20 +44,9 @@ from opbridge.capture.control_flow.names import (
 from opbridge.capture.control_flow.nodes import arguments_of, as_list, assignments, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
 
-__all__ = ["converted", "reason_not_to_convert"]
+__all__ = ["converted"]
 
 _FLOW = f"{PREFIX}flow"
-
-
-def reason_not_to_convert(function: ast.AST) -> str | None:
-    """Why a function can't be rewritten; None if it can."""
-    if isinstance(function, ast.AsyncFunctionDef):
-        return "it is in an async function"
-    if not isinstance(function, ast.FunctionDef):
-        return "it is not in a function"
-    if any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in inside(function.body)):
-        return f"{function.name!r} is a generator"
-    return None
 
 
 def converted(
@@ -240,7 +229,7 @@ class _Function(ast.NodeTransformer):
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        (first, *others), names = node.generators, names_of(node.generators[0].target)
+        (first, *others), names, held = node.generators, names_of(node.generators[0].target), self._held(node)
         if isinstance(node.elt, ast.Constant) and not others and not first.ifs:
             count = self._call("builtin", ast.Constant("len"), name_of("len"))
             repeated = self._call(
@@ -254,8 +243,22 @@ class _Function(ast.NodeTransformer):
             test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)
             of_item.append(ast.Lambda(arguments_of(*names), self.visit(test)))
         are_tuples = ast.Constant(isinstance(first.target, ast.Tuple))
-        call = self._call("list_of", self._site(node), self.visit(first.iter), are_tuples, *of_item)
+        call = self._call("list_of", self._site(node), self.visit(first.iter), held, are_tuples, *of_item)
         return ast.copy_location(call, node)
+
+    def _held(self, node: ast.ListComp) -> ast.expr:
+        """A function that returns what the elements of a list may change, by its name."""
+        statements = [ast.Expr(part) for part in (node.elt, *node.generators[0].ifs)]
+        values = (f"{name!r}: {_FLOW}.read(lambda: {name})" for name in self._holders(statements))
+        (lambda_,) = located(parsed(f"lambda: {{{', '.join(values)}}}"), node)
+        return lambda_.value  # type: ignore[attr-defined, no-any-return]
+
+    def _holders(self, statements: Sequence[ast.stmt]) -> list[str]:
+        """The variables whose contents or attributes the statements may change, also in functions that they call."""
+        reads = loaded(statements)
+        called = (names for name, (_, names) in self._functions.items() if reads[name])
+        holders = dict.fromkeys([*touched(statements), *itertools.chain(*called)])
+        return [name for name in holders if self._is_variable(name) or "." in name]
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
@@ -335,8 +338,8 @@ class _Function(ast.NodeTransformer):
     def _state(self, statements: list[ast.stmt], number: int) -> tuple[list[ast.stmt], ast.expr]:
         """The functions that read and assign the variables of a statement, and the call that makes its state."""
         reads = loaded(statements)
-        called = [own for name, own in self._functions.items() if reads[name]]
-        changed = [*assigned(statements), *(name for names, _ in called for name in names)]
+        called = (names for name, (names, _) in self._functions.items() if reads[name])
+        changed = [*assigned(statements), *itertools.chain(*called)]
         changed = [name for name in dict.fromkeys(changed) if self._is_variable(name)]
         dead: list[str] = []
         if isinstance(statements[0], ast.If):
@@ -344,8 +347,7 @@ class _Function(ast.NodeTransformer):
             after = self._after[id(statements[0])]
             dead = [name for name in changed if "." not in name and after is not None and name not in after]
             changed = [name for name in changed if name not in dead or not is_temporary(name, blocks)]
-        holders = [*touched(statements), *(name for _, names in called for name in names)]
-        holders = [name for name in dict.fromkeys(holders) if self._is_variable(name) or "." in name]
+        holders = self._holders(statements)
         get, assign, held = (f"{PREFIX}{part}_{number}" for part in ("get", "set", "held"))
         values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
         source = [f"def {get}(): return [{values}]", f"def {assign}({PREFIX}values):"]
