@@ -52,11 +52,10 @@ def _if(subject: ast.expr, cases: list[ast.match_case]) -> list[ast.stmt]:
     tests, bound = _tests(case.pattern, subject)
     names = [_at(case.pattern, ast.Assign([ast.Name(name, ast.Store())], value)) for name, value in bound.items()]
     body: list[ast.stmt] = [*names, *case.body]
-    tests += [_Named(bound).visit(case.guard)] if case.guard is not None else []
+    tests += [_Named(bound).visit(copy.deepcopy(case.guard))] if case.guard is not None else []
     if not tests:
         return body
-    test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
-    statement = _at(case.pattern, ast.If(test, body, _if(subject, others)))
+    statement = _at(case.pattern, ast.If(_all_of(tests), body, _if(subject, others)))
     statement.end_lineno = max(one.end_lineno or one.lineno for one in (*body, *statement.orelse))  # type: ignore[attr-defined]
     return [statement]
 
@@ -84,9 +83,13 @@ def _tests(pattern: ast.pattern, subject: ast.expr) -> tuple[list[ast.expr], dic
 def _alternatives(patterns: Iterable[ast.pattern], subject: ast.expr) -> Iterable[ast.expr]:
     for pattern in patterns:
         tests, bound = _tests(pattern, subject)
-        if bound or len(tests) != 1:
+        if bound or not tests:
             raise _Unsupported
-        yield tests[0]
+        yield _all_of(tests)
+
+
+def _all_of(tests: list[ast.expr]) -> ast.expr:
+    return tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
 
 
 class _Named(ast.NodeTransformer):
@@ -101,9 +104,7 @@ class _Named(ast.NodeTransformer):
 
 def _is_repeatable(subject: ast.expr) -> bool:
     """Whether an expression has the same value each time that it is computed."""
-    return all(
-        isinstance(one, (*_REPEATABLE, ast.expr_context, ast.operator, ast.unaryop)) for one in ast.walk(subject)
-    )
+    return all(isinstance(one, _REPEATABLE) for one in ast.walk(subject))
 
 
 def _at(like: ast.AST, node: ast.stmt) -> ast.stmt:

@@ -40,9 +40,9 @@ class Attributes:
     def added_to(self, state: State, read: Collection[int] = ()) -> State | None:
         """The variables and those attributes that the statement has changed, with their values of before.
 
-        None if there is none. An attribute of a module is a variable if its type and its shape are the same as before,
-        or if the statement has read it: attention weights that are kept for the user are not what a later iteration
-        computes with.
+        None if there is none. An attribute is a variable if its type and its shape are the same as before, or if the
+        statement has read it: attention weights that are kept for the user are not what a later iteration computes
+        with. One of an object that is no module is a variable too if it was None.
 
         Args:
             state: The variables.

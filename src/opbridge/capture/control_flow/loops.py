@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow.attributes import NoValueBefore
+from opbridge.capture.control_flow.attributes import Attributes, NoValueBefore
 from opbridge.capture.control_flow.branches import if_
 from opbridge.capture.control_flow.conditions import condition, on_sizes
 from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
@@ -121,15 +121,15 @@ def _over(
     sequence: DynamicSequence, body: Callable[[Any], None], goes_on: Action | None, state: State, site: Site
 ) -> None:
     """Trace the loop, in the cheapest form that is possible."""
-    before, contents = state.get(), Contents(state.held(), state.touched)
+    before, contents, attributes = state.get(), Contents(state.held(), state.touched), Attributes(state)
     in_steps = goes_on is None and sequence.step > 1
 
     def all_of_it(fills: bool = True, with_values: bool = False) -> None:
+        def iteration(index: Tensor) -> None:
+            body(sequence.item(index))
+
         length = sequence.length
-        item = sequence.item
-        TracedLoop(
-            goes_on, lambda index: body(item(index)), state, site, length, fills=fills, with_values=with_values
-        ).run()
+        TracedLoop(goes_on, iteration, state, site, length, fills=fills, with_values=with_values).run()
 
     def after_the_first() -> None:
         body(sequence.item(torch.zeros((), dtype=torch.int64)))
@@ -151,6 +151,7 @@ def _over(
         for other in others:
             state.set(before)
             contents.restore()
+            attributes.restore()
             with contextlib.suppress(errors, NoWholeStep):
                 other()
                 return
