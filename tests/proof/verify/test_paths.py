@@ -55,8 +55,12 @@ def on_a_size(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.shape[0] > 20 else x - 1
 
 
+def rare(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if (x == 7.5).all() else x - 1
+
+
 def unreachable(x: torch.Tensor) -> torch.Tensor:
-    if x.abs().sum() > 1e30:
+    if x.abs().sum() < -5:
         return x * 2 if x.max() > 0 else x * 3
     return x
 
@@ -67,6 +71,7 @@ ARGUMENTS: dict[Any, tuple[torch.Tensor, ...]] = {
     repeats: (X, torch.tensor(3)),
     inner: (X,),
     on_a_size: (X,),
+    rare: (X,),
     unreachable: (X,),
 }
 CASES: dict[str, tuple[Any, Callable[[dict[str, Any]], bool]]] = {
@@ -74,6 +79,7 @@ CASES: dict[str, tuple[Any, Callable[[dict[str, Any]], bool]]] = {
     "elif": (branches, lambda feeds: feeds["x"].max() < -1),
     "no iteration": (repeats, lambda feeds: feeds["n"] == 0),
     "one iteration": (repeats, lambda feeds: feeds["n"] == 1),
+    "a number of the model": (rare, lambda feeds: (feeds["x"] == 7.5).all()),
     "size": (on_a_size, lambda feeds: feeds["x"].shape[0] > 20),
     "inner": (inner, lambda feeds: feeds["x"].max() > 1 and feeds["x"].min() >= -1),
 }
