@@ -10,6 +10,7 @@ import torch
 from verify_models import Function, captured
 
 from opbridge.proof.verify.captured_run import Decision
+from opbridge.proof.verify.decisions import Choice, Deciding
 from opbridge.proof.verify.reference_captured import CapturedReference
 from opbridge.proof.verify.suppression import suppression_objection
 from opbridge.proof.verify.verify import verify
@@ -82,6 +83,17 @@ def test_a_tie_of_rounded_pixels_may_fall_either_way(push: float, passes: bool) 
     item = captured(Function(grey), (torch.randint(0, 256, (8, 6, 4), dtype=torch.uint8),))
     found = verify(CapturedReference(item), InDouble(grey, (torch.uint8,), push), engine="double")
     assert found.passed == passes, found.summary()
+
+
+def test_a_decision_that_is_followed_keeps_the_dtype_of_each_run() -> None:
+    floor = torch.ops.aten.floor.default
+    gap = torch.tensor([2.9999998, 5.0])
+    wide = torch.tensor([3.00000005, 5.0], dtype=torch.float64)
+    decision = Decision("floor", floor, (gap,), {}, (wide,), {}, floor(gap), floor(gap).double())
+    observer = Deciding(choices=[Choice("floor", 0, floor(wide).to(torch.float32))])
+    own, float64 = observer.decide(decision)
+    assert (own.tolist(), own.dtype) == ([3.0, 5.0], torch.float32)
+    assert (float64.tolist(), float64.dtype) == ([3.0, 5.0], torch.float64)
 
 
 def far_steps(x: torch.Tensor, push: float = 0.0) -> Any:

@@ -217,7 +217,8 @@ class Deciding:
         self.followed.add(decision.key)
         if base_name(decision.target) in SELECTIONS:
             return reselected(decision, value)
-        return _with_leaf(own, choice.leaf, value), _with_leaf(float64, choice.leaf, value)
+        own_value = value.to(tensors(own)[choice.leaf].dtype)
+        return _with_leaf(own, choice.leaf, own_value), _with_leaf(float64, choice.leaf, value)
 
 
 def _discrete(decision: Decision) -> list[int]:
