@@ -16,8 +16,13 @@ from torch.nn.functional import interpolate, max_pool2d, pad
 import opbridge
 from opbridge.capture import declared_sizes
 from opbridge.capture.capture import capture
+from opbridge.capture.control_flow.conversion import Conversions
+from opbridge.capture.failures import CaptureFailure
 from opbridge.errors import CaptureError, InputError
+from opbridge.findings import restricted_dimension
+from opbridge.findings.base import Finding
 from opbridge.torch_graph.size_guards import SizeGuard
+from opbridge.torch_graph.sources import SourceLine
 
 Dim = torch.export.Dim
 X = torch.arange(24.0).reshape(8, 3)
@@ -667,3 +672,29 @@ def test_sizes_that_torch_makes_equal_at_the_example_stay_apart() -> None:
     program = capture(torch.nn.functional.scaled_dot_product_attention, (q, k, v), dynamic_shapes=shapes).program
     head, _, other = (node.meta["val"].shape[3] for node in program.graph.find_nodes(op="placeholder"))
     assert head.node.expr != other.node.expr
+
+
+def halves(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] != 4:
+        return x[: x.shape[0] // 2]
+    return x
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] != 5:
+        return x + x
+    return x
+
+
+def restriction(function: Any, condition: str) -> CaptureFailure:
+    line = SourceLine(__file__, function.__code__.co_firstlineno + 1)
+    return CaptureFailure(Finding(restricted_dimension.CODE, "x", condition, "leave it out"), details="", lines=[line])
+
+
+@pytest.mark.parametrize(("last", "reported"), [("n != 5", "n != 5"), ("max(0, min(9, n)) * " * 50, "n != 4")])
+def test_a_long_condition_after_a_branch_is_not_reported(last: str, reported: str) -> None:
+    conversions = Conversions()
+    assert conversions.extend(restriction(halves, "n != 4"), can_go_on=True)
+    assert conversions.extend(restriction(doubled, last), can_go_on=True)
+    found = conversions.without_sizes(restriction(doubled, last))
+    assert found.message == reported

@@ -44,6 +44,8 @@ _MOST_ENDS = 3
 """Each doubles what follows it."""
 
 _OF_SIZES = (dynamic_dimension.CODE, restricted_dimension.CODE)
+_LONGEST_MESSAGE = 500
+"""Sizes that come from a converted branch are long expressions, and so are the conditions on them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,8 @@ class Conversions:
         if restriction is not None and not self.on_sizes:
             self._before_sizes = list(self.functions)
         if restriction is not None:
-            self.on_sizes, self._restriction = True, restriction
+            self.on_sizes = True
+            self._restriction = restriction if _is_readable(restriction) else self._restriction or restriction
         if function not in self.functions:
             self.functions.append(function)
 
@@ -132,14 +135,14 @@ class Conversions:
             failure: Why the last capture failed.
 
         Returns:
-            The failure to report: the last condition on sizes, if there was one and something else failed since.
+            The failure to report: the last readable condition on sizes, if something else failed since.
         """
         if self._restriction is None:
             return failure
         self._left += [function for function in self.functions if function not in self._before_sizes]
         self.functions, self.on_sizes, self.refusal = self._before_sizes, False, None
         restriction, self._restriction = self._restriction, None
-        if failure.finding.code in _OF_SIZES:
+        if failure.finding.code in _OF_SIZES and _is_readable(failure):
             return failure
         restriction.details = f"{restriction.details}\nWith this condition as a branch of the model: {failure.message}"
         return restriction
@@ -253,6 +256,10 @@ def _is_on_sizes(failure: CaptureFailure) -> bool:
     if hashed_size(failure.__cause__) is not None:
         return True
     return failure.finding.code in _OF_SIZES and any(_keyword(line) not in _NUMBERS for line in failure.lines)
+
+
+def _is_readable(failure: CaptureFailure) -> bool:
+    return len(failure.message) <= _LONGEST_MESSAGE
 
 
 def _compares_several(node: ast.Compare) -> bool:
