@@ -15,6 +15,7 @@ from opbridge.capture.capture import Captured
 from opbridge.engines.passes.canonical_loops import CanonicalLoopsPass
 from opbridge.engines.passes.counted_axes import CountedAxesPass
 from opbridge.engines.passes.fixed_ranks import FixedRanksPass
+from opbridge.engines.passes.folded_batch_norms import FoldedBatchNormsPass
 from opbridge.engines.passes.fused_weights import FUSED, FusedWeightsPass
 from opbridge.engines.passes.owned_constants import OwnedConstantsPass
 from opbridge.engines.passes.transposed_vectors import TransposedVectorsPass
@@ -182,6 +183,7 @@ def _export(plan: Plan, opset: int, requested_opset: int | None) -> ir.Model:
     assert program is not None
     for finish in finishing:
         finish(program.model)
+    FoldedBatchNormsPass()(program.model)
     OwnedConstantsPass()(program.model)
     FusedWeightsPass()(program.model)
     return program.model
