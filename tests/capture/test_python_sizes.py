@@ -54,6 +54,10 @@ def to_power_of_two(x: torch.Tensor) -> torch.Tensor:
     return x.new_zeros(2 ** ceil(log2(x.shape[0])), 3)
 
 
+def by_the_middle_size(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if sorted([9, x.shape[0], 12])[1] == 12 else x
+
+
 MODELS: dict[str, Model] = {
     "isinstance": of_checked_size,
     "isinstance with several types": of_pair,
@@ -75,6 +79,14 @@ MODELS: dict[str, Model] = {
     "imported by name": to_power_of_two,
     "bit_length": lambda x: torch.nn.functional.pad(x, (0, 0, 0, (1 << (len(x) - 1).bit_length()) - len(x))),
     "bit_length of 0": lambda x: x * (x.shape[0] // 100).bit_length(),
+    "logarithm of a power": lambda x: x[: int(math.log(x.shape[0], 3))] * int(math.log(x.shape[0] ** 5, 10)),
+    "quotient of a decimal": lambda x: x[: int(x.shape[0] * 0.1 // 0.3)] * (x.shape[0] // 0.7),
+    "rest of a decimal": lambda x: x[: int(x.shape[0] * 0.3 % 0.9 * 10)] * (1.3 % x.shape[0]),
+    "quotient of a whole float": lambda x: x[: int(x.shape[0] // 2.0)] * (x.shape[0] % 3.0),
+    "last bits": lambda x: x[: (x.shape[0] & 1) + 1] if x.shape[0] & 3 < 9 else x,
+    "bits": lambda x: x * (x.shape[0] | 5) + (6 ^ x.shape[0]) - (x.shape[0] & 10),
+    "sorted in a condition": by_the_middle_size,
+    "bit_length in a check": lambda x: x.new_zeros(1 << x.shape[0].bit_length())[: x.shape[0]] + x[:, 0],
     "sqrt of NumPy": lambda x: x / np.sqrt(x.shape[0]) * np.sqrt(2),
     "ceil of NumPy": lambda x: x[: int(np.ceil(x.shape[0] / 3))],
     "padding of a pool": lambda x: torch.nn.functional.avg_pool2d(x[None], 2, padding=(x.shape[0] % 2, 1)),
@@ -95,7 +107,7 @@ def test_a_size_stays_dynamic(name: str) -> None:
     model, x = MODELS[name], torch.randn(7, 3)
     captured = capture(model, (x,), dynamic_shapes=({0: "n"},), rewrites=Catalog.load().rewrites())
     program = captured.program.module()
-    for size in (7, 2, 12, 33):
+    for size in (7, 2, 12, 33, 81, 100, 243):
         x = torch.randn(size, 3)
         torch.testing.assert_close(program(x), model(x))
 

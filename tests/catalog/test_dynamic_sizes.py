@@ -106,6 +106,17 @@ def test_sizes_that_are_computed_in_floating_point() -> None:
         trip.check(torch.randn(length))
 
 
+def test_numbers_that_are_rounded_are_as_exact_as_in_python() -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        n = x.shape[0]
+        numbers = (int(math.log(n) * 1e8), round(math.sin(n) * 1e9), math.floor(math.exp(-n) * 1e12))
+        return torch.tensor(numbers), x.double() * (n * 0.3 % 0.7), x * (n // 0.1)
+
+    trip = travel(model, (torch.randn(12),), dynamic_shapes=({0: DYNAMIC},))
+    for length in (2, 7, 19, 33):
+        trip.check(torch.randn(length))
+
+
 def test_numbers_of_sizes_are_as_exact_as_float64_tensors() -> None:
     def model(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         height, width = x.shape

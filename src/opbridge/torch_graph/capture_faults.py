@@ -2,18 +2,22 @@
 
 * ``DimConstraints.solve`` fails for an equation that sympy can't solve, as in YOLOv9 with dynamic height and width.
 * ``torch.fx.Tracer.module_stack`` keeps the name of a module whose ``forward`` has raised.
+* ``torch.fx.Proxy`` can't be rounded, so that torch fails to write a check of a size such as ``2 ** floor(log2(n))``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
-__all__ = ["leaving_modules", "leaving_unsolved_equations"]
+__all__ = ["leaving_modules", "leaving_unsolved_equations", "rounding_proxies"]
+
+_ROUNDINGS = {"__ceil__": math.ceil, "__floor__": math.floor, "__round__": round, "__trunc__": math.trunc}
 
 
 @contextlib.contextmanager
@@ -59,3 +63,20 @@ def leaving_unsolved_equations() -> Iterator[None]:
         yield
     finally:
         DimConstraints.solve = before  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def rounding_proxies() -> Iterator[None]:
+    """Let ``math.floor`` and the like of a number in a graph be nodes of the graph."""
+    from torch.fx import Proxy
+
+    def rounded(function: Any) -> Any:
+        return lambda self, *digits: self.tracer.create_proxy("call_function", function, (self, *digits), {})
+
+    for name, function in _ROUNDINGS.items():
+        setattr(Proxy, name, rounded(function))
+    try:
+        yield
+    finally:
+        for name in _ROUNDINGS:
+            delattr(Proxy, name)

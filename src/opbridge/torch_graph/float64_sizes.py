@@ -49,7 +49,7 @@ def compute_sizes_in_float64(program: torch.export.ExportedProgram) -> None:
     It is as precise as a number of Python.
 
     A quotient of two integers that is rounded up or down becomes a quotient of integers. A number that is computed by
-    another function than those of ``_ARITHMETIC`` keeps its type.
+    another function than those of ``_ARITHMETIC``, and not read from a tensor, keeps its type.
 
     Args:
         program: The decomposed program, which is changed in place.
@@ -138,6 +138,8 @@ class _Conversion:
             return isinstance(number, int | float | torch.fx.Node)
         if number.target is torch.sym_float:
             return self._is_known(number.args[0])
+        if number.target is _aten._local_scalar_dense.default:
+            return True
         return number.target in _ARITHMETIC and not number.kwargs and all(map(self._is_known, number.args))
 
     def _wide(self, number: Any) -> torch.fx.Node:
@@ -145,6 +147,8 @@ class _Conversion:
             return self._call(_aten.scalar_tensor.default, number, dtype=_FLOAT64)
         if number.target is torch.sym_float:
             return self._wide(number.args[0])
+        if number.target is _aten._local_scalar_dense.default:
+            return self._call(_aten._to_copy.default, number.args[0], dtype=_FLOAT64)
         return self._call(_ARITHMETIC[number.target], *map(self._wide, number.args))
 
     def _call(self, function: Callable[..., Any], *args: Any, **options: Any) -> torch.fx.Node:

@@ -47,7 +47,7 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_graph.capture_faults import leaving_modules, leaving_unsolved_equations
+from opbridge.torch_graph.capture_faults import leaving_modules, leaving_unsolved_equations, rounding_proxies
 from opbridge.torch_graph.mutations import without_overlap_checks
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
@@ -144,14 +144,14 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
     loops instead of being unrolled.
     """
     importlib.import_module("torch._dynamo")
-    with _settings(dynamic_shapes), leaving_unsolved_equations(), leaving_modules():
+    with _settings(dynamic_shapes), leaving_unsolved_equations(), leaving_modules(), rounding_proxies():
         yield
 
 
 @contextlib.contextmanager
 def decomposing(program: torch.export.ExportedProgram) -> Iterator[None]:
     """Apply the settings with which torch.onnx decomposes ``program``."""
-    with _settings(program.range_constraints), decomposing_quickly():
+    with _settings(program.range_constraints), decomposing_quickly(), rounding_proxies():
         yield
 
 

@@ -3,15 +3,12 @@
 ``len(x)`` must return an integer, and ``min(k, n)`` must compare its arguments. Both therefore specialize a dynamic
 dimension to the size in the example, or fail for a size that depends on data. They have equivalents that a graph can
 contain (``x.shape[0]``, ``torch.sym_min``). Models of many libraries call them, so they are replaced by name, and so
-are ``sorted``, ``divmod``, functions of ``math`` such as ``sqrt`` and ``log``, and NumPy's ``sqrt``, ``ceil`` and
-``floor``.
+are ``sorted``, ``divmod``, and the functions of ``number_functions.py``.
 
 ``float(n)`` and ``int(n)`` must return a number too, but ``float`` and ``int`` are classes that code compares and uses
 as element types, so they are replaced only in modules in which a capture has failed because of them. There, a number
 that a tensor holds stays dynamic too (``int(lengths.max())``), ``isinstance(n, int)`` is true for a dynamic size, and
 functions that were imported by name (``from math import sqrt``) are replaced.
-
-The internal of torch that this needs: ``var_to_range`` of a ``ShapeEnv``.
 """
 
 from __future__ import annotations
@@ -23,17 +20,14 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
-import numpy as np
-import sympy  # type: ignore[import-untyped]
 import torch
-from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from opbridge.torch_graph.number_functions import DYNAMIC, FUNCTIONS
 from opbridge.torch_graph.sources import SourceLine
 from opbridge.torch_graph.statements import enclosing_function
 
@@ -56,8 +50,8 @@ def dynamic_builtins() -> Iterator[None]:
         "divmod": _quotient(divmod),
     }
     vars(builtins).update(replaced)
-    originals_of = {key: getattr(*key) for key in _FUNCTIONS}
-    for (module, name), symbolic in _FUNCTIONS.items():
+    originals_of = {key: getattr(*key) for key in FUNCTIONS}
+    for (module, name), symbolic in FUNCTIONS.items():
         setattr(module, name, _function(originals_of[module, name], symbolic))
     try:
         yield
@@ -112,10 +106,27 @@ def _in_order(original: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     def in_order(values: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any]:
         ordered = None
         if type(values) in _SEQUENCES and not _called_by_torch():
-            ordered = _ordered(values, key or (lambda number: number), reverse)
+            ordered = _in_order_of_size(values, reverse) if key is None else _ordered(values, key, reverse)
         return original(values, key=key, reverse=reverse) if ordered is None else ordered
 
     return in_order
+
+
+_INTEGERS = (int, torch.SymInt)
+
+
+def _in_order_of_size(values: Sequence[Any], reverse: bool) -> list[Any] | None:
+    """Integers in their order, by torch.sym_min, which conditions on sizes may contain, as torch.sym_ite may not."""
+    if not all(type(value) in _INTEGERS for value in values):
+        return _ordered(values, lambda number: number, reverse)
+    if not _are_dynamic(values):
+        return None
+    ordered = list(values)
+    for end in range(len(ordered) - 1, 0, -1):
+        for first, second in zip(range(end), range(1, end + 1), strict=True):
+            a, b = ordered[first], ordered[second]
+            ordered[first], ordered[second] = torch.sym_min(a, b), torch.sym_max(a, b)
+    return ordered[::-1] if reverse else ordered
 
 
 def _ordered(values: Sequence[Any], key: Callable[[Any], Any], reverse: bool) -> list[Any] | None:
@@ -154,13 +165,12 @@ def _quotient(original: Callable[..., Any]) -> Callable[..., Any]:
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
-_DYNAMIC = (torch.SymInt, torch.SymFloat)
 _SEQUENCES = (list, tuple, range, torch.Size)
 
 
 def _are_dynamic(values: Sequence[Any]) -> bool:
     """Whether these values are numbers, one of them a dynamic size."""
-    return any(type(x) in _DYNAMIC for x in values) and all(type(x) in _NUMBERS for x in values)
+    return any(type(x) in DYNAMIC for x in values) and all(type(x) in _NUMBERS for x in values)
 
 
 @functools.cache
@@ -177,75 +187,7 @@ def _function(original: Callable[..., Any], symbolic: Callable[..., Any]) -> Cal
     return function
 
 
-def _square_root(value: Any) -> Any:
-    return torch.sym_float(value) ** 0.5
-
-
-def _wide(value: Any) -> Tensor:
-    return torch.scalar_tensor(value, dtype=torch.float64)
-
-
-def _whole(value: Any) -> Tensor:
-    return torch.scalar_tensor(value, dtype=torch.int64)
-
-
-def _logarithm(value: Any, base: Any) -> Any:
-    """The logarithm, which is exact for powers of the base: the quotient of two logarithms is rounded."""
-    number, base = _wide(value), _wide(base)
-    logarithm = number.log() / base.log()
-    whole = logarithm.round()
-    result = torch.where(base**whole == number, whole, logarithm).item()
-    if isinstance(result, torch.SymFloat) and statically_known_true(value >= 1):
-        # It may be an exponent: 2 ** ceil(log2(n)). torch keeps no range of torch._check(result >= 0).
-        ranges = result.node.shape_env.var_to_range
-        ranges[result.node.expr] = type(ranges[result.node.expr])(sympy.Float(0), sympy.oo)
-    return result
-
-
-def _bit_length(value: Any) -> Any:
-    if statically_known_true(value >= 1):
-        return math.floor(_logarithm(value, 2)) + 1
-    number = _whole(value).abs()
-    length = ((number.clamp(min=1).double().log2().floor() + 1) * (number > 0)).long().item()
-    torch._check(length >= 0)
-    return length
-
-
-def _hypotenuse(*values: Any) -> Any:
-    return torch.stack(list(map(_wide, values))).square().sum().sqrt().item()
-
-
-def _of_tensors(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    return lambda *values: function(*map(_wide, values)).item()
-
-
-_ELEMENTARY = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cos", "cosh", "erf", "exp", "exp2"),
-    *("expm1", "fmod", "log1p", "pow", "sin", "sinh", "tan", "tanh"),
-)
-"""Functions of ``math`` that torch has under the same name."""
-
-_FUNCTIONS: Mapping[tuple[ModuleType | type, str], Callable[..., Any]] = {
-    (torch.SymInt, "bit_length"): _bit_length,
-    (math, "sqrt"): _square_root,
-    (math, "isqrt"): lambda value: math.floor(_square_root(value)),
-    (math, "log"): lambda value, *base: _logarithm(value, *base) if base else _wide(value).log().item(),
-    (math, "log2"): lambda value: _logarithm(value, 2),
-    (math, "log10"): lambda value: _logarithm(value, 10),
-    (math, "gcd"): lambda *values: torch.gcd(*map(_whole, values)).item(),
-    (math, "hypot"): _hypotenuse,
-    (math, "dist"): lambda p, q: _hypotenuse(*(a - b for a, b in zip(p, q, strict=True))),
-    (math, "fsum"): lambda values: sum(values, 0.0),
-    (math, "fabs"): lambda value: torch.sym_float(abs(value)),
-    (math, "remainder"): _of_tensors(lambda a, b: a - (a / b).round() * b),
-    **{(math, name): _of_tensors(getattr(torch, name)) for name in _ELEMENTARY},
-    (np, "sqrt"): _square_root,
-    (np, "ceil"): lambda value: torch.sym_float(math.ceil(value)),
-    (np, "floor"): lambda value: torch.sym_float(math.floor(value)),
-}
-
-
-_ORIGINALS = {name: vars(math)[name] for module, name in _FUNCTIONS if module is math}
+_ORIGINALS = {name: vars(math)[name] for module, name in FUNCTIONS if module is math}
 
 
 class _Conversion(type):
@@ -292,7 +234,7 @@ def _held(arguments: tuple[Any, ...]) -> Any:
     value = arguments[0] if len(arguments) == 1 else None
     if isinstance(value, torch.Tensor) and torch.compiler.is_exporting():
         value = value.item()
-    return value if isinstance(value, _DYNAMIC) else None
+    return value if isinstance(value, DYNAMIC) else None
 
 
 @contextlib.contextmanager
@@ -314,7 +256,7 @@ def dynamic_conversions(files: Collection[str]) -> Iterator[None]:
                     changed.append((namespace, name))
                 found = {name: value for name, value in _ORIGINALS.items() if namespace.get(name) is value}
                 imported += [(namespace, name, value) for name, value in found.items()]
-                namespace.update({name: _function(value, _FUNCTIONS[math, name]) for name, value in found.items()})
+                namespace.update({name: _function(value, FUNCTIONS[math, name]) for name, value in found.items()})
         yield
     finally:
         for namespace, name in changed:
