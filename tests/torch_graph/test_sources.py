@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from opbridge.capture.capture import capture
 from opbridge.torch_graph.sources import (
     SourceLine,
     frames_of_error,
@@ -99,6 +100,22 @@ def test_source_of_a_node() -> None:
 class Twice(nn.Module):
     def forward(self, x):
         return x * 2
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return self.inner(x)
+
+    def inner(self, x):
+        return x * x.shape[0]
+
+
+def test_source_of_a_node_in_a_method_that_forward_calls() -> None:
+    program = capture(Scaled(), (torch.ones(3),), dynamic_shapes=({0: "n"},)).program
+    lines = {str(node.target): source_of_node(node) for node in program.graph.nodes}
+    expected = SourceLine(HERE, line_of(Scaled.inner, "x * x"), "inner", "return x * x.shape[0]")
+    assert lines["aten.mul.Tensor"] == expected
+    assert lines["aten.sym_size.int"] is None
 
 
 def test_stack_trace_text() -> None:

@@ -2,6 +2,8 @@
 
 * ``DimConstraints.solve`` fails for an equation that sympy can't solve, as in YOLOv9 with dynamic height and width.
 * ``torch.fx.Tracer.module_stack`` keeps the name of a module whose ``forward`` has raised.
+* ``torch.fx.proxy.TracerBase._filter_traceback_frames`` keeps only lines in functions that are named ``forward``, not
+  those in a method that it calls.
 * ``torch.fx.Proxy`` can't be rounded, so that torch fails to write a check of a size such as ``2 ** floor(log2(n))``.
 """
 
@@ -10,18 +12,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
-__all__ = ["leaving_modules", "leaving_unsolved_equations", "rounding_proxies"]
+from opbridge.torch_graph.sources import is_internal
+
+__all__ = ["correcting_capture", "rounding_proxies"]
 
 _ROUNDINGS = {"__ceil__": math.ceil, "__floor__": math.floor, "__round__": round, "__trunc__": math.trunc}
 
 
 @contextlib.contextmanager
-def leaving_modules() -> Iterator[None]:
+def correcting_capture() -> Iterator[None]:
+    """Correct all of these faults inside the block."""
+    with _leaving_modules(), _leaving_unsolved_equations(), _noting_lines(), rounding_proxies():
+        yield
+
+
+@contextlib.contextmanager
+def _leaving_modules() -> Iterator[None]:
     """Let torch's tracer leave a module that raises, as in ``try: layer(x, lengths) except TypeError: layer(x)``."""
     from torch.fx import Tracer
 
@@ -44,7 +56,7 @@ def leaving_modules() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def leaving_unsolved_equations() -> Iterator[None]:
+def _leaving_unsolved_equations() -> Iterator[None]:
     """Let an equation of sizes that sympy can't solve be a condition; torch would fail, without naming the size."""
     from torch.fx.experimental.symbolic_shapes import DimConstraints
 
@@ -63,6 +75,25 @@ def leaving_unsolved_equations() -> Iterator[None]:
         yield
     finally:
         DimConstraints.solve = before  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _noting_lines() -> Iterator[None]:
+    """Let torch note for each node the lines of all functions of the model that were executing."""
+    from torch.fx.proxy import TracerBase
+
+    before = TracerBase._filter_traceback_frames
+
+    def filtered(self: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+        forward = next((index for index, frame in enumerate(frames) if frame.name == "forward"), len(frames))
+        kept = [frame for frame in frames[forward:] if frame.name == "forward" or not is_internal(frame.filename)]
+        return traceback.StackSummary.from_list(kept)
+
+    TracerBase._filter_traceback_frames = filtered  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_graph.capture_faults import leaving_modules, leaving_unsolved_equations, rounding_proxies
+from opbridge.torch_graph.capture_faults import correcting_capture, rounding_proxies
 from opbridge.torch_graph.mutations import without_overlap_checks
 from opbridge.torch_graph.recurrent import shapes_of_recurrent_layers
 from opbridge.torch_graph.reuse import decomposing_quickly, mappings_of_onnxscript, reusing_operator_list
@@ -144,7 +144,7 @@ def capturing(dynamic_shapes: Any) -> Iterator[None]:
     loops instead of being unrolled.
     """
     importlib.import_module("torch._dynamo")
-    with _settings(dynamic_shapes), leaving_unsolved_equations(), leaving_modules(), rounding_proxies():
+    with _settings(dynamic_shapes), correcting_capture():
         yield
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "frames_outside_torch",
     "full_path",
     "innermost",
+    "is_internal",
     "module_path",
     "source_of_error",
     "source_of_function",
@@ -152,8 +153,8 @@ def _is_installed(file: str) -> bool:
     return any(folder and file.startswith(folder) for folder in folders)
 
 
-def _is_internal(file: str) -> bool:
-    """Whether lines of ``file`` are never shown to the user."""
+def is_internal(file: str) -> bool:
+    """Whether lines of ``file`` are never shown to the user, because it belongs to torch, to opbridge or to Python."""
     if file.startswith("<"):
         return not file.startswith(_INTERACTIVE)
     installed = any(part in _INSTALLED for part in Path(file).parts)
@@ -166,7 +167,7 @@ def _is_internal(file: str) -> bool:
 
 def frames_outside_torch(error: BaseException) -> tuple[SourceLine, ...]:
     """The lines of the exception's traceback in the user's code and in libraries except torch, outermost first."""
-    return tuple(frame for frame in frames_of_error(error) if not _is_internal(frame.file))
+    return tuple(frame for frame in frames_of_error(error) if not is_internal(frame.file))
 
 
 def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> SourceLine | None:
@@ -176,7 +177,7 @@ def innermost(frames: Iterable[SourceLine], *, libraries: bool = False) -> Sourc
         frames: The lines of a traceback.
         libraries: Whether to return the innermost frame outside torch, in the user's code or a library.
     """
-    candidates = [frame for frame in frames if not _is_internal(frame.file)]
+    candidates = [frame for frame in frames if not is_internal(frame.file)]
     if not libraries:
         candidates = [frame for frame in candidates if not frame.is_installed] or candidates
     return candidates[-1] if candidates else None
@@ -210,7 +211,7 @@ def _below_the_export(frames: list[SourceLine]) -> list[SourceLine]:
 
 def _down_to_the_cause(error: BaseException, frames: list[SourceLine]) -> list[SourceLine]:
     caught = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if caught is None or not frames or _is_internal(frames[-1].file):
+    if caught is None or not frames or is_internal(frames[-1].file):
         return frames
     inner = _down_to_the_cause(caught, list(_frames_of_traceback(caught.__traceback__)))
     functions = [(frame.file, frame.function) for frame in frames]
@@ -278,6 +279,8 @@ def source_of_stack_trace(text: str | None) -> SourceLine | None:
     frames: list[SourceLine] = []
     for line in (text or "").splitlines():
         match = _STACK_FRAME.match(line)
+        if match and match["file"].startswith("torch/"):
+            continue  # torch's name for a file of its own, in the node of an input's size
         if match:
             frames.append(SourceLine(full_path(match["file"]), int(match["line"]), match["function"] or ""))
         elif frames and line.strip() and not frames[-1].text:
