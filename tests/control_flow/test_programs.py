@@ -8,6 +8,7 @@ from typing import Any
 
 import branches
 import caches  # noqa: F401
+import iterables  # noqa: F401
 import lists  # noqa: F401
 import loops  # noqa: F401
 import onnx

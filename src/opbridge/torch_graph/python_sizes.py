@@ -20,7 +20,16 @@ import functools
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    ItemsView,
+    Iterator,
+    KeysView,
+    Sequence,
+    ValuesView,
+)
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +37,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_graph.number_functions import DYNAMIC, FUNCTIONS
+from opbridge.torch_graph.ordering import depends_on_data, in_order
 from opbridge.torch_graph.sources import SourceLine
 from opbridge.torch_graph.statements import enclosing_function
 
@@ -88,6 +98,8 @@ def _length(original: Callable[..., int]) -> Callable[..., Any]:
 def _extreme(original: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def extreme(*values: Any, key: Any = None, **options: Any) -> Any:
+        if key is not None and len(values) == 1 and not _called_by_torch():
+            values = (_as_sequence(values[0]),)
         is_sequence = len(values) == 1 and type(values[0]) in _SEQUENCES
         numbers = values[0] if is_sequence else values
         if (is_sequence or len(values) > 1) and numbers and not _called_by_torch():
@@ -105,6 +117,7 @@ def _in_order(original: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     @functools.wraps(original)
     def in_order(values: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any]:
         ordered = None
+        values = values if _called_by_torch() else _as_sequence(values)
         if type(values) in _SEQUENCES and not _called_by_torch():
             ordered = _in_order_of_size(values, reverse) if key is None else _ordered(values, key, reverse)
         return original(values, key=key, reverse=reverse) if ordered is None else ordered
@@ -116,9 +129,9 @@ _INTEGERS = (int, torch.SymInt)
 
 
 def _in_order_of_size(values: Sequence[Any], reverse: bool) -> list[Any] | None:
-    """Integers in their order, by torch.sym_min, which conditions on sizes may contain, as torch.sym_ite may not."""
-    if not all(type(value) in _INTEGERS for value in values):
-        return _ordered(values, lambda number: number, reverse)
+    """Sizes in their order, by torch.sym_min, which conditions on sizes may contain, as torch.sym_ite may not."""
+    if not all(type(value) in _INTEGERS for value in values) or any(map(depends_on_data, values)):
+        return _ordered(values, None, reverse)
     if not _are_dynamic(values):
         return None
     ordered = list(values)
@@ -129,9 +142,11 @@ def _in_order_of_size(values: Sequence[Any], reverse: bool) -> list[Any] | None:
     return ordered[::-1] if reverse else ordered
 
 
-def _ordered(values: Sequence[Any], key: Callable[[Any], Any], reverse: bool) -> list[Any] | None:
-    """Numbers in the order of their keys, equal ones in the order that they have; None if no key is dynamic."""
-    keys, ordered = list(map(key, values)), list(values)
+def _ordered(values: Sequence[Any], key: Callable[[Any], Any] | None, reverse: bool) -> list[Any] | None:
+    """Values in the order of their keys, equal ones in the order that they have; None if no key is dynamic."""
+    keys, ordered = list(values) if key is None else list(map(key, values)), list(values)
+    if any(map(depends_on_data, keys)):
+        return in_order(ordered, keys, reverse)
     if not _are_dynamic(keys) or not all(type(value) in _NUMBERS for value in ordered):
         return None
     for end in range(len(keys) - 1, 0, -1):
@@ -165,6 +180,13 @@ def _quotient(original: Callable[..., Any]) -> Callable[..., Any]:
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
+def _as_sequence(values: Any) -> Any:
+    """The items of a tensor, a generator, a dict or the like as a list; any other iterable as it is."""
+    is_fixed = isinstance(values, torch.Tensor) and values.dim() and isinstance(values.shape[0], int)
+    return list(values) if is_fixed or isinstance(values, _ITERABLES) else values
+
+
+_ITERABLES = (Generator, map, filter, zip, enumerate, reversed, dict, KeysView, ValuesView, ItemsView)
 _SEQUENCES = (list, tuple, range, torch.Size)
 
 

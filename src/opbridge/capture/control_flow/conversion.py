@@ -16,7 +16,7 @@ from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
 from opbridge.capture.control_flow.lookups import forgetting_keys
-from opbridge.capture.control_flow.names import PARTS, is_rewritten, looks_up, repeats_list
+from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import ListUsed, Rows, counting_rows
 from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
@@ -283,10 +283,12 @@ def _keyword(line: SourceLine) -> str:
                 return "and"
             if repeats_list(node):
                 return "*"
+            if isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Store):
+                return "parts"
             if isinstance(node, ast.Attribute) and node.attr == "numel":
                 return "numel"
             function = node.func if isinstance(node, ast.Call) else None
-            if getattr(function, "attr", None) in PARTS or getattr(function, "id", None) == "range":
+            if (getattr(function, "id", None) or getattr(function, "attr", None)) in (*PARTS, *OF_ITEMS):
                 return "parts"
             keyword = "[]" if looks_up(node) else keyword
     return keyword

@@ -9,9 +9,11 @@ from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, for_each_outcome, if_, if_expression, not_
 from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, identity
+from opbridge.capture.control_flow.functions import builtin
 from opbridge.capture.control_flow.lookups import (
     assign,
     contains,
+    delete,
     dict_of,
     element,
     lookup,
@@ -20,7 +22,7 @@ from opbridge.capture.control_flow.lookups import (
 )
 from opbridge.capture.control_flow.loops import for_, list_of, while_
 from opbridge.capture.control_flow.rows import unpacked
-from opbridge.capture.control_flow.sequences import builtin, last, of_parts, repeated
+from opbridge.capture.control_flow.sequences import last, of_parts, repeated
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
 from opbridge.capture.control_flow.values import UNDEFINED
@@ -36,6 +38,7 @@ __all__ = [
     "combined",
     "comparison",
     "contains",
+    "delete",
     "dict_of",
     "element",
     "equality",

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow import rows
+from opbridge.capture.control_flow import functions, rows, sequences
 from opbridge.capture.control_flow.branches import if_expression
 from opbridge.capture.control_flow.conditions import Indices, condition, equality, is_dynamic, opposite
-from opbridge.capture.control_flow.sequences import contains as contained
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import note_check
 
-__all__ = ["assign", "contains", "dict_of", "element", "forgetting_keys", "lookup", "read_at", "written_at"]
+__all__ = ["assign", "contains", "delete", "dict_of", "element", "forgetting_keys", "lookup", "read_at", "written_at"]
 
 read_at = Indices(written=False)
 written_at = Indices(written=True)
@@ -169,22 +168,40 @@ def dict_of(*items: tuple[Any, Any]) -> dict[Any, Any]:
 def contains(item: Any, container: Any, negated: bool) -> Any:
     """``item in container``, or ``item not in container``."""
     if _has_keys(container, item):
-        found = _as_key(item) in container or contained(True, [_equal(key, item) for key in container])
+        found = _as_key(item) in container or sequences.contains(True, [_equal(key, item) for key in container])
     else:
-        found = contained(item, container)
+        found = sequences.contains(item, container)
     return opposite(condition(found)) if negated else found
 
 
 def _popped(owner: list[Any], index: int = -1) -> Any:
     """``pop`` of a list whose length is known only at run time."""
     value = rows.element(owner, index)
-    rest = slice(index + 1, None) if index != -1 else slice(0, 0)
-    owner[:] = [*rows.element(owner, slice(None, index)), *rows.element(owner, rest)]
+    delete(owner, index)
     return value
+
+
+def delete(value: Any, index: Any) -> None:
+    """``del value[index]``, also of a list whose length is known only at run time."""
+    if not isinstance(value, list) or not rows.has_rows(value):
+        del value[index]
+        return
+    part = index if isinstance(index, slice) else slice(index, index + 1 if index != -1 else None)
+    if part.step not in (None, 1) or not (part.start in (None, 0) or part.stop is None or part is not index):
+        raise rows.refuse_use("the deletion of a slice from its middle")
+    rest = rows.element(value, slice(part.stop, None)) if part.stop is not None else ()
+    value[:] = [*rows.element(value, slice(None, part.start or 0)), *rest]
+
+
+def _sort(site: Site, owner: list[Any], *, key: Any = None, reverse: bool = False) -> None:
+    """``sort`` of a list."""
+    owner[:] = functions.ordered(site, owner, key=key, reverse=reverse)
 
 
 def lookup(owner: Any, name: str, site: Site) -> Any:
     """``index`` and ``count`` of a list or a tuple, and ``get`` of a dict, for dynamic numbers, and ``pop`` of rows.
+
+    ``sort`` of a list too.
 
     Args:
         owner: The list, tuple or dict; the attribute of any other object is returned unchanged.
@@ -198,7 +215,9 @@ def lookup(owner: Any, name: str, site: Site) -> Any:
         )
     if name == "pop" and isinstance(owner, list) and rows.has_rows(owner):
         return functools.partial(_popped, owner)
-    if name in ("get", "pop") or not isinstance(owner, (list, tuple)):
+    if name == "sort" and isinstance(owner, list):
+        return functools.partial(_sort, site, owner)
+    if name in ("get", "pop", "sort") or not isinstance(owner, (list, tuple)):
         return own
 
     def of_numbers(item: Any, *limits: Any) -> Any:

@@ -11,6 +11,7 @@ __all__ = [
     "COMPARISONS",
     "LOOKUPS",
     "MESSAGES",
+    "OF_ITEMS",
     "PARTS",
     "REPLACED",
     "assigned",
@@ -28,11 +29,14 @@ __all__ = [
     "touched",
 ]
 
-REPLACED = (
-    *("range", "enumerate", "zip", "reversed", "len", "list"),
-    *("bool", "int", "float", "min", "max", "any", "all", "sum"),
+OF_ITEMS = (
+    *("range", "enumerate", "zip", "reversed", "list", "tuple", "min", "max", "any", "all", "sum", "map", "filter"),
+    *("sorted", "reduce", "accumulate", "pairwise", "product", "combinations", "chain"),
 )
-"""The builtins that a conversion replaces."""
+"""The functions of iterables among the builtins, ``functools`` and ``itertools`` that a conversion replaces."""
+
+REPLACED = (*OF_ITEMS, "len", "bool", "int", "float")
+"""The functions of Python that a conversion replaces."""
 
 COMPARISONS = ("equal", "allclose", "is_nonzero", "is_integer", "numel")
 """The methods and functions of torch that a conversion replaces."""
@@ -43,8 +47,8 @@ PARTS = ("unbind", "split", "chunk", "tolist", "tensor", "as_tensor", "FloatTens
 MESSAGES = ("print", "warn", "warning", "warn_once", "warning_once", "info", "debug", "error", "log", "exception")
 """Functions and methods that print or log a message."""
 
-LOOKUPS = ("index", "count", "get", "pop")
-"""The methods of lists and dicts that look up an element, which a conversion replaces."""
+LOOKUPS = ("index", "count", "get", "pop", "sort")
+"""The methods of lists and dicts that look up or order elements, which a conversion replaces."""
 
 _BRANCHES = (ast.If, ast.While, ast.For, ast.Assert, ast.IfExp, ast.BoolOp, ast.Compare)
 _LISTS = (ast.ListComp, ast.GeneratorExp)

@@ -317,10 +317,12 @@ def unpacked(value: Any, count: int, starred: int | None) -> Any:
     """The values for an assignment to several variables, also of a list with rows.
 
     Args:
-        value: The list.
+        value: The list, or a tensor.
         count: The number of variables.
         starred: The position of the variable that takes the rest; None if there is none.
     """
+    if starred is not None and isinstance(value, Tensor) and isinstance(value.shape[0], torch.SymInt):
+        value = [Rows(value)]
     if not has_rows(value):
         return value
     if starred is not None:

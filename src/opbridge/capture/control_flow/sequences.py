@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.conditions import as_tensor, condition, equality, is_dynamic, opposite
+from opbridge.capture.control_flow.items import Backwards, Elements, Numbered, Pieces, Sections, Together
 from opbridge.capture.control_flow.rows import (
     Rows,
     Unassigned,
@@ -19,7 +20,6 @@ from opbridge.capture.control_flow.rows import (
     element,
     has_rows,
     length,
-    section,
     sections,
     stacked,
     uneven_dim,
@@ -29,7 +29,7 @@ from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
 
 __all__ = [
-    "builtin",
+    "BUILTINS",
     "contains",
     "dynamic_sequence",
     "items_of",
@@ -38,110 +38,16 @@ __all__ = [
     "repeated",
 ]
 
-_ORIGINALS = dict(vars(builtins))
-
-
-class _Elements(Refused):
-    """The elements of a tensor along its first dimension, as tensors or as numbers."""
-
-    def __init__(self, tensor: Tensor, are_numbers: bool = False) -> None:
-        self._tensor, self._are_numbers = tensor, are_numbers
-        self.length = tensor.shape[0]
-
-    def item(self, index: Tensor) -> Any:
-        """The element at a position."""
-        element = self._tensor.index_select(0, index.reshape(1)).squeeze(0)
-        return element.item() if self._are_numbers else element
-
-
-class _Pieces(Refused):
-    """``split``: parts of a size, the last of which may be smaller."""
-
-    def __init__(self, tensor: Tensor, size: int, dim: int) -> None:
-        self._tensor, self.step, self._dim = tensor, size, dim
-        self._starts = Steps(0, tensor.shape[dim], size)
-        self.length = self._starts.length
-
-    def item(self, index: Tensor) -> Tensor:
-        """The part at a position."""
-        start = self._starts.item(index)
-        length = self._tensor.shape[self._dim]
-        are_whole = self.step == 1 or statically_known_true(length % self.step == 0)
-        count = self.step if are_whole else torch.sym_min(self.step, length - start)
-        return self._tensor.narrow(self._dim, start, count)
-
-    def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
-        """The parts of the whole size, the last one, and the condition that it is smaller; None if all have size 1."""
-        size, length = self.step, self._tensor.shape[self._dim]
-        if size == 1:
-            return None
-        whole = self._tensor.narrow(self._dim, 0, length // size * size)
-        rest = self._tensor.narrow(self._dim, length // size * size, length % size)
-        parts = whole.unflatten(self._dim, (length // size, size)).movedim(self._dim, 0)
-        return _Elements(parts), rest, length % size > 0
-
-
-class _Sections(Refused):
-    """``split``: parts of given sizes, the number of which is dynamic."""
-
-    def __init__(self, tensor: Tensor, sizes: Tensor, dim: int) -> None:
-        self._tensor, self._sizes, self._dim = tensor, sizes, dim
-        self._starts = sizes.cumsum(0) - sizes
-        self.length = sizes.shape[0]
-
-    def item(self, index: Tensor) -> Tensor:
-        """The part at a position."""
-        start, size = (_Elements(numbers, True).item(index) for numbers in (self._starts, self._sizes))
-        return section(self._tensor, self._dim, start, size)
-
-
-class _Numbered(Refused):
-    """``enumerate``."""
-
-    def __init__(self, items: DynamicSequence, start: int) -> None:
-        self._pairs = Steps(start, start + items.length), items
-        self.length = items.length
-
-    def item(self, index: Tensor) -> Any:
-        """The number and the item at a position."""
-        return tuple(items.item(index) for items in self._pairs)
-
-
-class _Together(Refused):
-    """``zip``."""
-
-    def __init__(self, sequences: Sequence[DynamicSequence]) -> None:
-        self._sequences = sequences
-        self.length = sequences[0].length
-        for sequence in sequences[1:]:
-            self.length = torch.sym_min(self.length, sequence.length)
-
-    def item(self, index: Tensor) -> Any:
-        """The items at a position."""
-        return tuple(sequence.item(index) for sequence in self._sequences)
-
-
-class _Backwards(Refused):
-    """``reversed``."""
-
-    def __init__(self, items: DynamicSequence) -> None:
-        self._items = items
-        self.length = items.length
-
-    def item(self, index: Tensor) -> Any:
-        """The item at a position, counted from the end."""
-        return self._items.item(self.length - 1 - index)
-
 
 def dynamic_sequence(value: Any) -> DynamicSequence | None:
     """The items of an iterable whose length is a dynamic number; None for any other."""
     if type(value).__module__.partition(".")[0] == "tqdm":  # A progress bar.
         value = getattr(value, "iterable", None)
     if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
-        return _Elements(value)
+        return Elements(value)
     if has_rows(value):
         dim = uneven_dim(value)
-        return _Elements(*stacked(value)) if dim is None else _Sections(*sections(value, dim), dim)
+        return Elements(*stacked(value)) if dim is None else Sections(*sections(value, dim), dim)
     return value if isinstance(value, Refused) else None  # type: ignore[return-value]
 
 
@@ -150,7 +56,7 @@ def items_of(value: Any) -> DynamicSequence | None:
     if isinstance(value, range):
         return Steps(value.start, value.stop, value.step)
     if isinstance(value, Tensor) and value.dim():
-        return _Elements(value)
+        return Elements(value)
     return dynamic_sequence(value)
 
 
@@ -191,7 +97,7 @@ def _range(*arguments: Any) -> Any:
 
 def _enumerate(items: Any, start: int = 0) -> Any:
     sequence = dynamic_sequence(items)
-    return enumerate(items, start) if sequence is None else _Numbered(sequence, start)
+    return enumerate(items, start) if sequence is None else Numbered(sequence, start)
 
 
 def _zip(*iterables: Any, **options: Any) -> Any:
@@ -200,20 +106,14 @@ def _zip(*iterables: Any, **options: Any) -> Any:
     sequences = [items_of(one) for one in iterables]
     if any(sequence is None for sequence in sequences):
         return zip(*iterables, **options)  # noqa: B905
-    return _Together([sequence for sequence in sequences if sequence is not None])
-
-
-def _list(items: Any = ()) -> Any:
-    if isinstance(items, Steps):
-        return [Rows(items.numbers(), are_numbers=True)]
-    return list(items)
+    return Together([sequence for sequence in sequences if sequence is not None])
 
 
 def _reversed(items: Any) -> Any:
     if has_rows(items):
         return element(items, slice(None, None, -1))
     sequence = dynamic_sequence(items)
-    return reversed(items) if sequence is None else _Backwards(sequence)
+    return reversed(items) if sequence is None else Backwards(sequence)
 
 
 def _length(value: Any) -> Any:
@@ -264,13 +164,12 @@ def _all(items: Any) -> Any:
     return torch.stack(unknown).all() if unknown else True
 
 
-_BUILTINS: dict[str, Callable[..., Any]] = {
+BUILTINS: dict[str, Callable[..., Any]] = {
     "range": _range,
     "enumerate": _enumerate,
     "zip": _zip,
     "reversed": _reversed,
     "len": _length,
-    "list": _list,
     "bool": _truth,
     "int": _integer,
     "float": _floating,
@@ -280,17 +179,7 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "all": _all,
     "sum": _sum,
 }
-
-
-def builtin(name: str, function: Any) -> Any:
-    """The function to call where converted code calls one of Python's builtins.
-
-    Args:
-        name: Its name in the source.
-        function: What the source calls; returned unchanged if it is not the builtin, or its replacement in a capture.
-    """
-    original = getattr(function, "original", function)
-    return _BUILTINS[name] if original in (getattr(builtins, name), _ORIGINALS[name]) else function
+"""The functions that take the place of Python's in converted code."""
 
 
 def of_parts(owner: Any, name: str) -> Any:
@@ -316,14 +205,14 @@ def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None,
     if has_rows(size):
         return (Rows(tensor.movedim(dim, 0), joined=dim % tensor.dim(), lengths=stacked(size)[0] + 1),)
     if isinstance(size, int) and isinstance(tensor.shape[dim], torch.SymInt):
-        pieces = _Pieces(tensor, size, dim)
+        pieces = Pieces(tensor, size, dim)
         return pieces if known_length(pieces.length) is None else original(tensor, size, dim)
     return original(tensor, size, dim)
 
 
 def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 0) -> Any:
     if isinstance(chunks, torch.SymInt) and statically_known_true(chunks == input.shape[dim]):
-        return _Pieces(input, 1, dim)
+        return Pieces(input, 1, dim)
     return original(input, chunks, dim)
 
 

@@ -21,15 +21,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.bounds import note_bounds
+from opbridge.capture.control_flow.calls import FLOW, Expressions
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
-from opbridge.capture.control_flow.expressions import COMPARED, binds, has_no_result, is_simple
+from opbridge.capture.control_flow.expressions import has_no_result
 from opbridge.capture.control_flow.liveness import read_after_branches, set_in_each_iteration
 from opbridge.capture.control_flow.messages import Messages
 from opbridge.capture.control_flow.names import (
-    COMPARISONS,
-    LOOKUPS,
-    PARTS,
-    REPLACED,
     assigned,
     changed_by_functions,
     inside,
@@ -37,16 +34,11 @@ from opbridge.capture.control_flow.names import (
     loaded,
     locals_of,
     looks_up,
-    names_of,
-    repeats_list,
-    touched,
 )
-from opbridge.capture.control_flow.nodes import arguments_of, as_list, assignments, located, name_of, parsed, strings
+from opbridge.capture.control_flow.nodes import arguments_of, assignments, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
 
 __all__ = ["converted"]
-
-_FLOW = f"{PREFIX}flow"
 
 
 def converted(
@@ -58,8 +50,8 @@ def converted(
     """
     first = function.body[0]
     function.body = with_rest_inside(function.body, ends)
-    ListsByAppend(_FLOW).visit(function)
-    Messages(_FLOW).visit(function)
+    ListsByAppend(FLOW).visit(function)
+    Messages(FLOW).visit(function)
     note_bounds(function)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
@@ -71,7 +63,7 @@ def converted(
     reads = loaded([ast.Module(body, []), *tests])
     first_argument = arguments[0].arg if arguments else None
     rewrite = _Function(file, names, shared, reads, after, first_argument, changed_by_functions(body))
-    head = parsed(f"from opbridge.capture.control_flow import flow as {_FLOW}")
+    head = parsed(f"from opbridge.capture.control_flow import flow as {FLOW}")
     parameters, _ = locals_of(ast.FunctionDef(function.name, function.args, [], [], None))
     declared = sorted(names - parameters - nonlocal_names)
     # A variable that is assigned in a nested function only must be one of this function.
@@ -83,10 +75,10 @@ def converted(
     front, others = (others[:1], others[1:]) if docstring else ([], others)
     function.body = [*front, *declarations, *located(head, first), *others]
     if below:
-        function.body = located([*head[:1], *run_for_each_outcome(function, _FLOW, below)], first)
+        function.body = located([*head[:1], *run_for_each_outcome(function, FLOW, below)], first)
 
 
-class _Function(ast.NodeTransformer):
+class _Function(Expressions):
     """Rewrites the statements of one function."""
 
     def __init__(
@@ -99,15 +91,10 @@ class _Function(ast.NodeTransformer):
         first: str | None,
         functions: Mapping[str, tuple[list[str], list[str]]],
     ) -> None:
-        self._file = file
-        self._names = names
-        self._shared = shared
+        super().__init__(file, names, shared, first, functions)
         self._reads = reads
         self._after = after
-        self._first = first
-        self._functions = functions
         self._numbers = itertools.count()
-        self._tries = 0
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """The rewritten statements."""
@@ -128,9 +115,9 @@ class _Function(ast.NodeTransformer):
         return node
 
     def visit_Try(self, node: ast.Try) -> ast.AST:
-        self._tries += bool(node.handlers)
+        self.tries += bool(node.handlers)
         node.body = self.block(node.body)
-        self._tries -= bool(node.handlers)
+        self.tries -= bool(node.handlers)
         for handler in node.handlers:
             handler.body = self.block(handler.body)
         node.orelse, node.finalbody = self.block(node.orelse), self.block(node.finalbody)
@@ -146,14 +133,24 @@ class _Function(ast.NodeTransformer):
         target = node.targets[0] if len(node.targets) == 1 else None
         if isinstance(target, ast.Subscript) and (_is_plain(target.slice) or looks_up(target)):
             parts = (self.visit(part) for part in (target.value, target.slice, node.value))
-            return ast.copy_location(ast.Expr(self._call("assign", *parts)), node)
+            return ast.copy_location(ast.Expr(self.call("assign", *parts)), node)
         if isinstance(target, (ast.Tuple, ast.List)) and not isinstance(node.value, (ast.Tuple, ast.List)):
             starred = [index for index, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
             count = ast.Constant(len(target.elts))
             self.generic_visit(node)
-            node.value = self._call("unpacked", node.value, count, ast.Constant(starred[0] if starred else None))
+            node.value = self.call("unpacked", node.value, count, ast.Constant(starred[0] if starred else None))
             return node
         return self.generic_visit(node)
+
+    def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                call = self.call("delete", self.visit(target.value), self.index(self.visit(target.slice)))
+                found.append(ast.copy_location(ast.Expr(call), node))
+            else:
+                found.append(ast.copy_location(ast.Delete([target]), node))
+        return found
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         test = self.visit(node.test)
@@ -162,14 +159,14 @@ class _Function(ast.NodeTransformer):
                 # Python decides where it can; elsewhere the program goes on as if nothing were wrong.
                 text = ast.Constant(f"if {ast.unparse(node.test)}")
                 raises = ast.Constant(isinstance(skipped[-1], ast.Raise))
-                guard = self._call("passes", test, ast.Constant(holds), text, raises, self._site(node))
+                guard = self.call("passes", test, ast.Constant(holds), text, raises, self.site(node))
                 blocks = (self.block(node.body), self.block(node.orelse))
                 return located([ast.If(guard, *blocks)], node)
         number = next(self._numbers)
         parts, state = self._state([node], number)
         body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
         orelse = self._nested(f"{PREFIX}else_{number}", self.block(node.orelse), [node])
-        call = ast.Expr(self._call("if_", test, name_of(body.name), name_of(orelse.name), state, self._site(node)))
+        call = ast.Expr(self.call("if_", test, name_of(body.name), name_of(orelse.name), state, self.site(node)))
         return located([*parts, body, orelse, call], node)
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
@@ -178,7 +175,7 @@ class _Function(ast.NodeTransformer):
         test = ast.Lambda(arguments_of(), self.visit(node.test))
         body = self._nested(f"{PREFIX}body_{number}", self.block(node.body), [node])
         bounds = [ast.Lambda(arguments_of(), self.visit(bound)) for bound in node.bounds]  # type: ignore[attr-defined]
-        call = ast.Expr(self._call("while_", test, name_of(body.name), state, self._site(node), *bounds))
+        call = ast.Expr(self.call("while_", test, name_of(body.name), state, self.site(node), *bounds))
         loop = located([*parts, body, call], node)
         return loop + (self.block(node.orelse) if node.orelse else [])
 
@@ -191,193 +188,58 @@ class _Function(ast.NodeTransformer):
         target = located([ast.Assign([node.target], name_of(f"{PREFIX}item"))], node)
         body = self._nested(f"{PREFIX}body_{number}", [*target, *self.block(node.body)], [node])
         body.args = arguments_of(f"{PREFIX}item")
-        call = ast.Expr(self._call("for_", iterable, name_of(body.name), test, state, self._site(node)))
+        call = ast.Expr(self.call("for_", iterable, name_of(body.name), test, state, self.site(node)))
         loop = located([*parts, body, call], node)
         return loop + (self.block(node.orelse) if node.orelse else [])
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         text = ast.Constant(f"assert {ast.unparse(node.test)}")
-        guard = self._call(
-            "passes", self.visit(node.test), ast.Constant(True), text, ast.Constant(True), self._site(node)
+        guard = self.call(
+            "passes", self.visit(node.test), ast.Constant(True), text, ast.Constant(True), self.site(node)
         )
         error = ast.Call(name_of("AssertionError"), [node.msg] if node.msg else [], [])
         return located([ast.If(ast.UnaryOp(ast.Not(), guard), [ast.Raise(error, None)], [])], node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        if binds(node):
-            return node
-        values = (ast.Lambda(arguments_of(), self.visit(value)) for value in (node.body, node.orelse))
-        call = self._call("if_expression", self.visit(node.test), *values, self._site(node))
-        return ast.copy_location(call, node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        if binds(node):
-            return node
-        simple = [is_simple(value) for value in node.values]
-        operands: list[ast.expr] = [
-            ast.Tuple([ast.Constant(cheap), ast.Lambda(arguments_of(), self.visit(value))], ast.Load())
-            for cheap, value in zip(simple, node.values, strict=True)
-        ]
-        name = "all_of" if isinstance(node.op, ast.And) else "any_of"
-        return ast.copy_location(self._call(name, self._site(node), *operands), node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        operand = self.visit(node.operand)
-        if isinstance(node.op, ast.Not):
-            return ast.copy_location(self._call("not_", operand), node)
-        node.operand = operand
-        return node
-
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        (first, *others), names, held = node.generators, names_of(node.generators[0].target), self._held(node)
-        if isinstance(node.elt, ast.Constant) and not others and not first.ifs:
-            count = self._call("builtin", ast.Constant("len"), name_of("len"))
-            repeated = self._call(
-                "repeated", ast.List([node.elt], ast.Load()), ast.Call(count, [self.visit(first.iter)], [])
-            )
-            return ast.copy_location(repeated, node)
-        if others or not names or binds(node):
-            return self.generic_visit(node)
-        of_item: list[ast.expr] = [ast.Lambda(arguments_of(*names), self.visit(node.elt))]
-        if first.ifs:
-            test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)
-            of_item.append(ast.Lambda(arguments_of(*names), self.visit(test)))
-        are_tuples = ast.Constant(isinstance(first.target, ast.Tuple))
-        call = self._call("list_of", self._site(node), self.visit(first.iter), held, are_tuples, *of_item)
-        return ast.copy_location(call, node)
-
-    def _held(self, node: ast.ListComp) -> ast.expr:
-        """A function that returns what the elements of a list may change, by its name."""
-        statements = [ast.Expr(part) for part in (node.elt, *node.generators[0].ifs)]
-        values = (f"{name!r}: {_FLOW}.read(lambda: {name})" for name in self._holders(statements))
-        (lambda_,) = located(parsed(f"lambda: {{{', '.join(values)}}}"), node)
-        return lambda_.value  # type: ignore[attr-defined, no-any-return]
-
-    def _holders(self, statements: Sequence[ast.stmt]) -> list[str]:
-        """The variables whose contents or attributes the statements may change, also in functions that they call."""
-        reads = loaded(statements)
-        called = (names for name, (_, names) in self._functions.items() if reads[name])
-        holders = dict.fromkeys([*touched(statements), *itertools.chain(*called)])
-        return [name for name in holders if self._is_variable(name) or "." in name]
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
-            operator = ast.Constant(type(node.op).__name__)
-            return ast.copy_location(self._call("combined", operator, node.left, node.right), node)
-        if repeats_list(node):
-            return ast.copy_location(self._call("repeated", node.left, node.right), node)
-        return node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        self.generic_visit(node)
-        is_loaded = isinstance(node.ctx, ast.Load)
-        if (
-            isinstance(node.slice, ast.Tuple)
-            and not isinstance(node.ctx, ast.Del)
-            and not (is_loaded and looks_up(node))
-        ):
-            indices = self._flow("read_at" if is_loaded else "written_at")
-            node.slice = ast.copy_location(ast.Subscript(indices, node.slice, ast.Load()), node)
-        if is_loaded:
-            index = node.slice
-            if isinstance(index, ast.Slice):
-                limits = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
-                index = self._call("slice", *limits)
-            return ast.copy_location(self._call("element", self._site(node), node.value, index), node)
-        return node
-
-    def visit_Dict(self, node: ast.Dict) -> ast.AST:
-        self.generic_visit(node)
-        if not looks_up(node):
-            return node
-        items = zip(node.keys, node.values, strict=True)
-        pairs = [ast.Tuple([key, value], ast.Load()) for key, value in items if key is not None]
-        return ast.copy_location(self._call("dict_of", *pairs), node)
-
-    def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        if len(node.ops) == 1 and type(node.ops[0]) in COMPARED:
-            function, negated = COMPARED[type(node.ops[0])]
-            sides = self.visit(node.left), self.visit(node.comparators[0])
-            return ast.copy_location(self._call(function, *sides, ast.Constant(negated)), node)
-        values = [node.left, *node.comparators]
-        if len(node.ops) > 1 and all(map(is_simple, values[1:-1])):
-            pairs = zip(values[:-1], node.ops, values[1:], strict=True)
-            parts: list[ast.expr] = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in pairs]
-            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), parts), node))
-        return self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._first:
-            node.args = [name_of("__class__"), name_of(self._first)]
-            return node
-        if isinstance(node.func, ast.Name) and node.func.id in _OF_LISTS:
-            node.args = [as_list(argument) for argument in node.args]
-        self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id in REPLACED:
-            node.func = self._call("builtin", ast.Constant(node.func.id), node.func)
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in COMPARISONS:
-            node.func = self._call("comparison", node.func.value, ast.Constant(node.func.attr))
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in PARTS:
-            node.func = self._call("of_parts", node.func.value, ast.Constant(node.func.attr))
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in LOOKUPS:
-            node.func = self._call("lookup", node.func.value, ast.Constant(node.func.attr), self._site(node))
-        return node
-
-    def _flow(self, name: str) -> ast.expr:
-        return ast.Attribute(name_of(_FLOW), name, ast.Load())
-
-    def _call(self, function: str, *arguments: ast.expr) -> ast.Call:
-        return ast.Call(self._flow(function), list(arguments), [])
-
-    def _site(self, node: ast.AST) -> ast.expr:
-        line = node.lineno  # type: ignore[attr-defined]
-        raising = ast.Constant(self._tries > 0)
-        return self._call("Site", ast.Constant(self._file), ast.Constant(line), raising)
-
     def _state(self, statements: list[ast.stmt], number: int) -> tuple[list[ast.stmt], ast.expr]:
         """The functions that read and assign the variables of a statement, and the call that makes its state."""
         reads = loaded(statements)
-        called = (names for name, (names, _) in self._functions.items() if reads[name])
+        called = (names for name, (names, _) in self.functions.items() if reads[name])
         changed = [*assigned(statements), *itertools.chain(*called)]
-        changed = [name for name in dict.fromkeys(changed) if self._is_variable(name)]
+        changed = [name for name in dict.fromkeys(changed) if self.is_variable(name)]
         dead: list[str] = []
         if isinstance(statements[0], ast.If):
             blocks = (statements[0].body, statements[0].orelse)
             after = self._after[id(statements[0])]
             dead = [name for name in changed if "." not in name and after is not None and name not in after]
             changed = [name for name in changed if name not in dead or not is_temporary(name, blocks)]
-        holders = self._holders(statements)
+        holders = self.holders(statements)
         get, assign, held = (f"{PREFIX}{part}_{number}" for part in ("get", "set", "held"))
-        values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in changed)
+        values = ", ".join(f"{FLOW}.read(lambda: {name})" for name in changed)
         source = [f"def {get}(): return [{values}]", f"def {assign}({PREFIX}values):"]
         source += [f" {keyword} {', '.join(names)}" for keyword, names in self._declarations(changed) if names]
-        source += [f" {line}" for line in assignments(changed, f"{PREFIX}values", _FLOW)]
-        values = ", ".join(f"{_FLOW}.read(lambda: {name})" for name in holders)
+        source += [f" {line}" for line in assignments(changed, f"{PREFIX}values", FLOW)]
+        values = ", ".join(f"{FLOW}.read(lambda: {name})" for name in holders)
         source.append(f"def {held}(): return [{values}]")
         inner = [name for name in changed if "." not in name and reads[name] >= self._reads[name]]
         temporary = set_in_each_iteration(statements[0], inner)
-        state = self._call(
+        state = self.call(
             "State",
             strings(changed),
             name_of(get),
             name_of(assign),
             strings(holders),
             name_of(held),
-            self._call("frozenset", strings(inner)),
-            self._call("frozenset", strings(temporary)),
-            self._call("frozenset", strings(dead)),
+            self.call("frozenset", strings(inner)),
+            self.call("frozenset", strings(temporary)),
+            self.call("frozenset", strings(dead)),
         )
         return parsed("\n".join(source)), state
-
-    def _is_variable(self, name: str) -> bool:
-        return name.partition(".")[0] in self._names | self._shared
 
     def _declarations(self, names: Iterable[str]) -> list[tuple[str, list[str]]]:
         plain = [name for name in names if "." not in name]
         return [
-            ("nonlocal", [name for name in plain if name in self._names]),
-            ("global", [name for name in plain if name in self._shared]),
+            ("nonlocal", [name for name in plain if name in self.names]),
+            ("global", [name for name in plain if name in self.shared]),
         ]
 
     def _nested(self, name: str, body: list[ast.stmt], statements: list[ast.stmt]) -> ast.FunctionDef:
@@ -388,10 +250,6 @@ class _Function(ast.NodeTransformer):
             if names
         ]
         return ast.FunctionDef(name, arguments_of(), [*declared, *(body or [ast.Pass()])], [], None)
-
-
-_OF_LISTS = ("list", "tuple", "sum", "min", "max")
-"""Functions that read all items, so that a generator expression is as good as a list."""
 
 
 def _is_plain(index: ast.expr) -> bool:

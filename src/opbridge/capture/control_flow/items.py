@@ -1,0 +1,153 @@
+"""Iterables of a number of items that is known only at run time, which give the item at a position."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from opbridge.capture.control_flow.rows import section
+from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps
+
+__all__ = ["After", "Backwards", "Elements", "Numbered", "Pairs", "Pieces", "Product", "Sections", "Together"]
+
+
+class Elements(Refused):
+    """The elements of a tensor along its first dimension, as tensors or as numbers."""
+
+    def __init__(self, tensor: Tensor, are_numbers: bool = False) -> None:
+        self._tensor, self._are_numbers = tensor, are_numbers
+        self.length = tensor.shape[0]
+
+    def item(self, index: Tensor) -> Any:
+        """The element at a position."""
+        element = self._tensor.index_select(0, index.reshape(1)).squeeze(0)
+        return element.item() if self._are_numbers else element
+
+
+class Pieces(Refused):
+    """``split``: parts of a size, the last of which may be smaller."""
+
+    def __init__(self, tensor: Tensor, size: int, dim: int) -> None:
+        self._tensor, self.step, self._dim = tensor, size, dim
+        self._starts = Steps(0, tensor.shape[dim], size)
+        self.length = self._starts.length
+
+    def item(self, index: Tensor) -> Tensor:
+        """The part at a position."""
+        start = self._starts.item(index)
+        length = self._tensor.shape[self._dim]
+        are_whole = self.step == 1 or statically_known_true(length % self.step == 0)
+        count = self.step if are_whole else torch.sym_min(self.step, length - start)
+        return self._tensor.narrow(self._dim, start, count)
+
+    def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
+        """The parts of the whole size, the last one, and the condition that it is smaller; None if all have size 1."""
+        size, length = self.step, self._tensor.shape[self._dim]
+        if size == 1:
+            return None
+        whole = self._tensor.narrow(self._dim, 0, length // size * size)
+        rest = self._tensor.narrow(self._dim, length // size * size, length % size)
+        parts = whole.unflatten(self._dim, (length // size, size)).movedim(self._dim, 0)
+        return Elements(parts), rest, length % size > 0
+
+
+class Sections(Refused):
+    """``split``: parts of given sizes, the number of which is dynamic."""
+
+    def __init__(self, tensor: Tensor, sizes: Tensor, dim: int) -> None:
+        self._tensor, self._sizes, self._dim = tensor, sizes, dim
+        self._starts = sizes.cumsum(0) - sizes
+        self.length = sizes.shape[0]
+
+    def item(self, index: Tensor) -> Tensor:
+        """The part at a position."""
+        start, size = (Elements(numbers, True).item(index) for numbers in (self._starts, self._sizes))
+        return section(self._tensor, self._dim, start, size)
+
+
+class Numbered(Refused):
+    """``enumerate``."""
+
+    def __init__(self, items: DynamicSequence, start: int) -> None:
+        self._pairs = Steps(start, start + items.length), items
+        self.length = items.length
+
+    def item(self, index: Tensor) -> Any:
+        """The number and the item at a position."""
+        return tuple(items.item(index) for items in self._pairs)
+
+
+class Together(Refused):
+    """``zip``."""
+
+    def __init__(self, sequences: Sequence[DynamicSequence]) -> None:
+        self._sequences = sequences
+        self.length = sequences[0].length
+        for sequence in sequences[1:]:
+            self.length = torch.sym_min(self.length, sequence.length)
+
+    def item(self, index: Tensor) -> Any:
+        """The items at a position."""
+        return tuple(sequence.item(index) for sequence in self._sequences)
+
+
+class After(Refused):
+    """The items after the first."""
+
+    def __init__(self, items: DynamicSequence) -> None:
+        self._items = items
+        self.length = items.length - 1
+
+    def item(self, index: Tensor) -> Any:
+        """The item at a position."""
+        return self._items.item(index + 1)
+
+
+class Product(Refused):
+    """``itertools.product``."""
+
+    def __init__(self, sequences: Sequence[DynamicSequence]) -> None:
+        self._sequences = sequences
+        self.length = functools.reduce(operator.mul, (torch.sym_max(one.length, 0) for one in sequences))
+
+    def item(self, index: Tensor) -> Any:
+        """The items at a position; those of the last sequence change first."""
+        found: list[Any] = []
+        for sequence in reversed(self._sequences):
+            found.insert(0, sequence.item(index % sequence.length))
+            index = index // sequence.length
+        return tuple(found)
+
+
+class Pairs(Refused):
+    """``itertools.combinations`` of two."""
+
+    def __init__(self, items: DynamicSequence) -> None:
+        self._items = items
+        count = torch.sym_max(items.length, 0)
+        self.length = count * (count - 1) // 2
+        self._ends = torch.arange(count - 1, -1, -1).cumsum(0)
+
+    def item(self, index: Tensor) -> Any:
+        """The two items at a position."""
+        first = (index >= self._ends).sum()
+        rest = self._ends.index_select(0, first.reshape(1)).squeeze(0) - index
+        return self._items.item(first), self._items.item(self._items.length - rest)
+
+
+class Backwards(Refused):
+    """``reversed``."""
+
+    def __init__(self, items: DynamicSequence) -> None:
+        self._items = items
+        self.length = items.length
+
+    def item(self, index: Tensor) -> Any:
+        """The item at a position, counted from the end."""
+        return self._items.item(self.length - 1 - index)
