@@ -894,3 +894,69 @@ def a_number_without_iterations(x):
     while (largest := x.abs().max()) > 1:
         x, total = x / 2, total + largest
     return x, total
+
+
+@program("If", "Loop", cases=counts(3, 0, 1, 9))
+def none_before_a_loop_that_may_not_run(x, n):
+    best, rows = None, []
+    for i in range(int(n)):
+        y = torch.sin(x * (i + 1))
+        best = y if best is None else torch.maximum(best, y)
+        rows.append(best)
+    if best is None:
+        return x
+    return sum(rows) + best
+
+
+@program("If", "Loop", cases=counts(4, 0, 1, 2, 9))
+def none_before_a_loop_with_break_and_else(x, n):
+    last, state = None, (None, 1.0)
+    for i in range(n):
+        last = x * i if last is None else last + x
+        state = (last, state[1] * 2.0)
+        if last.sum() > 4:
+            break
+    else:
+        x = x - 1
+    return x if last is None else last * state[1] + state[0]
+
+
+@program(
+    "If", "Loop", cases=[([[1.0, 2.0], [3.0, -1.0]],), ([[-1.0, 2.0], [-2.0, 1.0]],), ([[1.0, 1.0]] * 5,)], dynamic=ROWS
+)
+def none_before_a_loop_over_kept_rows(x):
+    total = None
+    for row in x[x[:, 0] > 0]:
+        total = row if total is None else torch.tanh(total + row)
+    return torch.zeros(2) if total is None else total * 2
+
+
+@program("If", "Loop", cases=counts(3, 0, 1, 9))
+class HiddenStateOfALoopThatMayNotRun(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.state = None
+
+    def step(self, x):
+        if self.state is None:
+            self.state = torch.zeros(3)
+        self.state = torch.tanh(self.state + x)
+        return self.state
+
+    def forward(self, x, n):
+        self.state = None
+        total = torch.zeros(3)
+        for _ in range(int(n)):
+            total = total + self.step(x)
+        return total
+
+
+@program("If", "Loop", cases=counts(3, 0, 1, 9))
+def list_of_a_loop_in_a_branch(x, n):
+    rows, count = [x], int(n)
+    if count >= 1:
+        for i in range(count - 1):
+            x = torch.tanh(x + i)
+            rows.append(x)
+        return sum(rows) + x
+    return sum(rows)

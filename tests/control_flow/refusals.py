@@ -113,6 +113,15 @@ def list_that_loses_elements(x, n):
     return torch.stack(rows)
 
 
+@refused("the list 'rows' grows in a loop whose number of iterations is computed in a branch", cases=counts(3, 1))
+def list_of_a_loop_of_a_number_in_a_branch(x, n):
+    rows = [x]
+    if n >= 1:
+        for i in range(int(n) - 1):
+            rows.append(x * i)
+    return sum(rows)
+
+
 @refused("is used by 'relu'", cases=counts(3, 1))
 def element_that_is_not_one(x, n):
     rows = []

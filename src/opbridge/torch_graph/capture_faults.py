@@ -5,6 +5,8 @@
 * ``torch.fx.proxy.TracerBase._filter_traceback_frames`` keeps only lines in functions that are named ``forward``, not
   those in a method that it calls.
 * ``torch.fx.Proxy`` can't be rounded, so that torch fails to write a check of a size such as ``2 ** floor(log2(n))``.
+* ``ShapeEnv._unify_unbacked_aliases`` replaces a size by one that is replaced by it, so that every later use of the two
+  fails with a ``RecursionError``. torch 2.13 and older have no such function.
 """
 
 from __future__ import annotations
@@ -20,16 +22,36 @@ import sympy  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.sources import is_internal
 
-__all__ = ["correcting_capture", "rounding_proxies"]
+__all__ = ["correcting_capture", "following_replaced_sizes", "rounding_proxies"]
 
 _ROUNDINGS = {"__ceil__": math.ceil, "__floor__": math.floor, "__round__": round, "__trunc__": math.trunc}
 
 
 @contextlib.contextmanager
 def correcting_capture() -> Iterator[None]:
-    """Correct all of these faults inside the block."""
+    """Correct these faults inside the block, but for that of sizes that are replaced, which is only in decompositions."""
     with _leaving_modules(), _leaving_unsolved_equations(), _noting_lines(), rounding_proxies():
         yield
+
+
+@contextlib.contextmanager
+def following_replaced_sizes() -> Iterator[None]:
+    """Let torch look up what a size is replaced by before it makes another size equal to it."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    before = getattr(ShapeEnv, "_unify_unbacked_aliases", None)
+    if before is None:
+        yield
+        return
+
+    def unify(self: ShapeEnv, new: Any, destination: Any) -> None:
+        before(self, new, self.replace(destination))
+
+    ShapeEnv._unify_unbacked_aliases = unify  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        ShapeEnv._unify_unbacked_aliases = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager

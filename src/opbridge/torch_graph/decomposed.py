@@ -18,6 +18,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge.torch_graph.branch_shapes import apart, shapes_of_branches_apart
+from opbridge.torch_graph.capture_faults import following_replaced_sizes
 from opbridge.torch_graph.sources import SourceLine, source_of_node
 from opbridge.torch_graph.targets import graph_modules, in_any_layout
 
@@ -73,6 +74,7 @@ def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "reenter_make_fx", reenter))
         if not only_traced:
             stack.enter_context(shapes_of_branches_apart())
+            stack.enter_context(following_replaced_sizes())
             utils: Any = importlib.import_module("torch._higher_order_ops.utils")
             materialize = apart(utils.materialize_as_graph)
             stack.enter_context(mock.patch.object(utils, "materialize_as_graph", materialize))

@@ -20,7 +20,7 @@ _NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat)
 
 
 class NoValueBefore(Exception):
-    """An attribute of a module is None before a loop, and a tensor after an iteration."""
+    """An attribute of a module is None before a loop, and a tensor that the next iteration reads after one."""
 
 
 class Attributes:
@@ -30,12 +30,12 @@ class Attributes:
         state: The variables of the statement.
 
     Attributes:
-        were_none: Whether an attribute of a module was None before, and is a tensor after.
+        were_none: The attributes of modules that were None before and are tensors after: owner, name and tensor.
     """
 
     def __init__(self, state: State) -> None:
         self._before = [(owner, _own(owner)) for owner in objects_in(state.held())]
-        self.were_none = False
+        self.were_none: list[tuple[nn.Module, str, Tensor]] = []
 
     def added_to(self, state: State, read: Collection[int] = ()) -> State | None:
         """The variables and those attributes that the statement has changed, with their values of before.
@@ -48,8 +48,11 @@ class Attributes:
             state: The variables.
             read: The ``id`` of each tensor from outside that the statement has read.
         """
-        new = (owner for owner, _, before, value in self._differing() if before is None and isinstance(value, Tensor))
-        self.were_none = any(isinstance(owner, nn.Module) for owner in new)
+        self.were_none = [
+            (owner, name, value)
+            for owner, name, before, value in self._differing()
+            if before is None and isinstance(value, Tensor) and isinstance(owner, nn.Module)
+        ]
         with untracked():  # Sizes inside the statement are compared with those outside.
             changed = [one[:3] for one in self._differing() if _is_variable(*one, read)]
         self.restore()

@@ -64,19 +64,39 @@ def with_rest_inside(body: list[ast.stmt], lines: Collection[int]) -> list[ast.s
             rest = with_rest_inside(body[index + 1 :], lines)
             branch.body += copy.deepcopy(rest)
             branch.orelse += rest
-            return [*body[:index], branch]
+            return [*body[:index], *_before(statement), branch]
     return body
 
 
 def as_branch(statement: ast.stmt) -> ast.If | None:
-    """A statement as an ``if``: itself, or what ``x = a if t else b`` stands for; None if it is no branch."""
+    """A statement as an ``if``, None if it is no branch.
+
+    It is itself, or what ``x = a if t else b`` stands for, or for a loop, whether it has an item.
+    """
     if isinstance(statement, ast.If):
         return statement
+    if isinstance(statement, ast.For):
+        items = ast.Name(_items(statement), ast.Load())
+        test = ast.Call(ast.Attribute(ast.Name(f"{PREFIX}flow", ast.Load()), "has_items", ast.Load()), [items], [])
+        loop = ast.For(statement.target, items, statement.body, statement.orelse)
+        without = copy.deepcopy(statement.orelse) or [ast.Pass()]
+        return at(ast.If(test, [at(loop, statement)], without), statement)
     if not (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.IfExp)):
         return None
     choice, targets = statement.value, statement.targets
     body, orelse = (ast.Assign(copy.deepcopy(targets), value) for value in (choice.body, choice.orelse))
     return at(ast.If(choice.test, [body], [orelse]), statement)
+
+
+def _before(statement: ast.stmt) -> list[ast.stmt]:
+    """What precedes a statement as a branch: the items of a loop are computed once."""
+    if not isinstance(statement, ast.For):
+        return []
+    return [at(ast.Assign([ast.Name(_items(statement), ast.Store())], statement.iter), statement)]
+
+
+def _items(loop: ast.For) -> str:
+    return f"{PREFIX}items_{loop.lineno}"
 
 
 def _has(statement: ast.stmt, kinds: tuple[type, ...]) -> bool:

@@ -20,7 +20,7 @@ from opbridge.capture.control_flow.lookups import (
     read_at,
     written_at,
 )
-from opbridge.capture.control_flow.loops import for_, list_of, while_
+from opbridge.capture.control_flow.loops import for_, has_items, list_of, while_
 from opbridge.capture.control_flow.rows import unpacked
 from opbridge.capture.control_flow.sequences import last, of_parts, repeated
 from opbridge.capture.control_flow.site import Site, refuse
@@ -45,6 +45,7 @@ __all__ = [
     "for_",
     "for_each_outcome",
     "frozenset",
+    "has_items",
     "identity",
     "if_",
     "if_expression",

@@ -22,7 +22,7 @@ from opbridge.capture.control_flow.traced_loop import TracedLoop
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
 
-__all__ = ["for_", "list_of", "while_"]
+__all__ = ["for_", "has_items", "list_of", "while_"]
 
 Action = Callable[[], Any]
 
@@ -87,6 +87,12 @@ def for_(
         body(item)
 
 
+def has_items(iterable: Any) -> Any:
+    """Whether a loop has an item, where Python can't know; True where it can."""
+    sequence = dynamic_sequence(iterable)
+    return True if sequence is None else sequence.length >= 1
+
+
 def list_of(
     site: Site,
     iterable: Iterable[Any],
@@ -132,21 +138,25 @@ def _over(
         TracedLoop(goes_on, iteration, state, site, length, fills=fills, with_values=with_values).run()
 
     def after_the_first() -> None:
-        body(sequence.item(torch.zeros((), dtype=torch.int64)))
-        TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1).run()
+        def loop() -> None:
+            body(sequence.item(torch.zeros((), dtype=torch.int64)))
+            TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1).run()
+
+        with on_sizes(True):
+            if_(sequence.length >= 1, loop, lambda: None, state, site)
 
     # The variables may change their types, and attributes may be None, in the first iteration only.
     has_first = statically_known_true(sequence.length >= 1)
     # torch fails too if its operators ask for the size of a part, which may be smaller than the others.
     errors = Exception if in_steps else CaptureError
     try:
-        all_of_it(not in_steps, has_first)
+        all_of_it(not in_steps, True)
     except (errors, NoValueBefore) as error:
         others: list[Action] = [all_of_it] if in_steps or isinstance(error, NoValueBefore) else []
         steps = sequence.whole_steps() if in_steps else None
         if steps is not None:
             others.insert(0, functools.partial(_whole_steps, *steps, body, state, site))
-        elif has_first:
+        elif has_first or isinstance(error, NoValueBefore):
             others.insert(0, after_the_first)
         for other in others:
             state.set(before)

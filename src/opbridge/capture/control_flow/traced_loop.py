@@ -78,7 +78,8 @@ class TracedLoop:
         length: The largest number of iterations, after which it ends; None for a ``while``.
         most: A number of iterations after which the condition does not hold, if it is known; for a ``while``.
         fills: Whether tensors of different sizes in a list are filled up.
-        with_values: Whether an attribute of a module that is a tensor after an iteration must be one before the loop.
+        with_values: Whether an attribute of a module that an iteration reads, and that is a tensor after one, must be a
+            tensor before the loop.
 
     Raises:
         NoValueBefore: It is None.
@@ -136,7 +137,7 @@ class TracedLoop:
             with_attributes = self.attributes.added_to(self.state, {id(one) for one in body.inputs} if body else ())
             if with_attributes is not None:
                 self._begin(with_attributes)
-            elif body is not None and self.attributes.were_none and self.with_values:
+            elif body is not None and self.with_values and self._reads_what_was_none():
                 raise NoValueBefore
             elif body is not None:
                 self._emit(self._traced(self._goes_on), body)
@@ -166,6 +167,26 @@ class TracedLoop:
         finally:
             self.contents.restore()
             self.state.set(self.before)
+
+    def _reads_what_was_none(self) -> bool:
+        """Whether an iteration reads an attribute that was None before the loop and that an iteration sets."""
+        values = [
+            (owner, name, torch.zeros(value.shape, dtype=value.dtype))
+            for owner, name, value in self.attributes.were_none
+        ]
+        if not values:
+            return False
+        for owner, name, value in values:
+            setattr(owner, name, value)
+        try:
+            read = {id(one) for one in self._traced(self._iteration).inputs}
+        except Exception:  # The code for a tensor differs from that for None.
+            return True
+        finally:
+            self.attributes.restore()
+            for owner, name, _ in values:
+                setattr(owner, name, None)
+        return any(id(value) in read for _, _, value in values)
 
     def _placeholder(self, output: Output) -> Tensor:
         return torch.empty(output.shape or (), dtype=output.dtype, device=output.device)
