@@ -1,9 +1,10 @@
 """Lists and tuples that a loop of a dynamic number of iterations fills and reads."""
 
-# ruff: noqa: RUF005, C416 - the constructs under test
+# ruff: noqa: B905, RUF005, C416 - the constructs under test
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import torch
@@ -304,3 +305,63 @@ class ChunksThroughACell(nn.Module):
             state = self.cell(chunk, state)
             found.append(state.sum(1))
         return torch.stack(found, 1)
+
+
+@dataclasses.dataclass
+class _Detection:
+    box: torch.Tensor
+    score: torch.Tensor
+
+
+FEW = [(torch.arange(3.0 * n).reshape(n, 3).sin(),) for n in (5, 1, 2, 9)]
+
+
+@program("Loop", cases=FEW, dynamic=ROWS)
+def lists_of_tuples(x):
+    pairs, states = [], [(x[0], x[0] * 2)]
+    for row in x:
+        pairs.append((row, row.sum()))
+        h, c = states[-1]
+        h = torch.tanh(h + row)
+        states.append((h, c * 0.5 + h))
+    rows, sums = zip(*pairs)
+    h, c = states[-1]
+    return torch.stack(rows), torch.stack(sums), torch.stack([h for h, _ in states]), h + c + states[0][1]
+
+
+@program("Loop", "If", cases=FEW, dynamic=ROWS)
+def tuples_under_a_condition(x):
+    kept, total = [], torch.zeros(3)
+    for i, row in enumerate(x):
+        if row.sum() > 0:
+            kept.append((i, (row, row[row > 0])))
+    for i, (row, positive) in kept:
+        total = torch.tanh(total + row * i + positive.sum())
+    return total, len(kept)
+
+
+@program("Loop", cases=FEW, dynamic=ROWS)
+def dicts_and_objects_by_their_scores(x):
+    found, objects = [], []
+    for i, row in enumerate(x):
+        found.append({"box": row, "score": row.max(), "id": i})
+        objects.insert(0, _Detection(row, row.min()))
+    found.sort(key=lambda one: one["score"], reverse=True)
+    best = max(objects, key=lambda one: one.score.item())
+    worst = objects.pop()
+    numbers = torch.tensor([one["id"] for one in found])
+    return torch.stack([one["box"] for one in found[::-1]]), numbers, found[0]["score"], best.box + worst.score
+
+
+@program("Loop", "If", cases=FEW, dynamic=ROWS)
+def pairs_of_iterables_as_lists(x):
+    pairs, numbered = list(zip(x, x * 2)), [(row.sum().item(), i) for i, row in enumerate(x)]
+    numbered.sort(reverse=True)
+    kept = [{**one, "c": one["a"] * 2} for one in [{"a": a, "b": b} for a, b in pairs] if one["b"].sum() > 0]
+    triples = [_ * 2 for _, _, _ in zip(x, x + 1, x + 2)]
+    return (
+        torch.stack([a - b for a, b in pairs]),
+        torch.stack(triples),
+        x[[i for _, i in numbered]],
+        sum((one["c"] for one in kept), x[0]),
+    )

@@ -80,12 +80,22 @@ def returned_list(x, n):
     return x, rows
 
 
-@refused("the list 'rows' gets elements that are neither tensors nor numbers", cases=counts(3, 1))
-def list_of_tuples(x, n):
+@refused("the list 'rows' gets elements that are not made of tensors and numbers", cases=counts(3, 1))
+def list_of_tuples_with_a_text(x, n):
     rows = []
     for i in range(n):
-        rows.append((x, i))
-    return torch.stack([row for row, _ in rows])
+        rows.append((x, i, "a"))
+    return torch.stack([row for row, _, _ in rows])
+
+
+@refused("a statement that changes one of its elements, which are tuples, dicts or objects", cases=counts(3, 1))
+def dict_that_changes_in_a_list(x, n):
+    rows = []
+    for i in range(n):
+        rows.append({"x": x, "i": i})
+    for row in rows:
+        row["x"] = row["x"] * 2
+    return torch.stack([row["x"] for row in rows])
 
 
 @refused("the list 'rows' gets tensors of different sizes", cases=counts(3, 1))
@@ -122,12 +132,12 @@ def list_of_a_loop_of_a_number_in_a_branch(x, n):
     return sum(rows)
 
 
-@refused("is used by 'relu'", cases=counts(3, 1))
+@refused("is used by 'block_diag'", cases=counts(3, 1))
 def element_that_is_not_one(x, n):
     rows = []
     for i in range(n):
         rows.append(x * i)
-    return torch.stack([*map(torch.relu, rows)])
+    return torch.block_diag(*rows)
 
 
 @refused("'halves' is a generator")

@@ -99,6 +99,8 @@ class Expressions(ast.NodeTransformer):
             return ast.copy_location(repeated, node)
         if others or not names or binds(node):
             return self.generic_visit(node)
+        # Python keeps the last of several values, as in `for a, _, _ in rows`.
+        names = [name if name not in names[i + 1 :] else f"{PREFIX}{name}_{i}" for i, name in enumerate(names)]
         of_item: list[ast.expr] = [ast.Lambda(arguments_of(*names), self.visit(node.elt))]
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)

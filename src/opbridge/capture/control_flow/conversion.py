@@ -13,11 +13,13 @@ import torch
 
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
+from opbridge.capture.control_flow.counted import counting_rows
 from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
+from opbridge.capture.control_flow.list_uses import ListUsed
 from opbridge.capture.control_flow.lookups import forgetting_keys
 from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, is_rewritten, looks_up, repeats_list
-from opbridge.capture.control_flow.rows import ListUsed, Rows, counting_rows
+from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted

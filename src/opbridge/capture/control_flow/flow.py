@@ -21,8 +21,7 @@ from opbridge.capture.control_flow.lookups import (
     written_at,
 )
 from opbridge.capture.control_flow.loops import for_, has_items, list_of, while_
-from opbridge.capture.control_flow.rows import unpacked
-from opbridge.capture.control_flow.sequences import last, of_parts, repeated
+from opbridge.capture.control_flow.sequences import last, of_parts, repeated, unpacked
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
 from opbridge.capture.control_flow.values import UNDEFINED

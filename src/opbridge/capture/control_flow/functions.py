@@ -14,7 +14,7 @@ from torch import Tensor
 
 from opbridge.capture.control_flow.items import After, Pairs, Product, Together
 from opbridge.capture.control_flow.loops import for_, list_of
-from opbridge.capture.control_flow.rows import Rows, element, has_rows, stacked
+from opbridge.capture.control_flow.rows import Rows, columns_of, element, has_rows, stacked
 from opbridge.capture.control_flow.sequences import BUILTINS, dynamic_sequence, items_of
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import State
@@ -133,19 +133,22 @@ def ordered(site: Site, items: Any, *, key: Any = None, reverse: bool = False, h
     if dynamic_sequence(items) is None:
         return sorted(items, key=key, reverse=reverse)
     values = _list(site, held, list, items)
-    order = order_of_columns([_keys(site, held, values, key)], reverse)
-    elements, are_numbers = stacked(values)
-    return [Rows(elements[order], are_numbers=are_numbers)]
+    order = order_of_columns(_keys(site, held, values, key), reverse)
+    columns, structure = columns_of(values) or ([values], None)
+    parts = [(elements[order], are_numbers) for elements, are_numbers in map(stacked, columns)]
+    found = [Rows(elements, are_numbers=are_numbers) for elements, are_numbers in parts]
+    return found if structure is None else [Rows(tuple(found), structure=structure)]
 
 
 def _sorted(site: Site, held: Held, original: Any, items: Any, *, key: Any = None, reverse: bool = False) -> Any:
     return ordered(site, items, key=key, reverse=reverse, held=held)
 
 
-def _keys(site: Site, held: Held, values: list[Any], key: Any) -> Tensor:
-    """The keys of the elements of a list: shape (n,)."""
-    keys, _ = stacked(values if key is None else list_of(site, values, held, False, key))
-    return keys.flatten()
+def _keys(site: Site, held: Held, values: list[Any], key: Any) -> list[Tensor]:
+    """The keys of the elements of a list, or the parts of keys that are tuples: shape (n,)."""
+    keys = values if key is None else list_of(site, values, held, False, key)
+    columns, _ = columns_of(keys) or ([keys], None)
+    return [stacked(column)[0].flatten() for column in columns]
 
 
 def _extreme(name: str) -> Callable[..., Any]:
@@ -153,8 +156,8 @@ def _extreme(name: str) -> Callable[..., Any]:
         if options.keys() != {"key"} or len(values) != 1 or dynamic_sequence(values[0]) is None:
             return BUILTINS[name](*values, **options)
         items = _list(site, held, list, values[0])
-        keys = _keys(site, held, items, options["key"])
-        return element(items, keys.argmin() if name == "min" else keys.argmax())
+        order = order_of_columns(_keys(site, held, items, options["key"]), reverse=name == "max")
+        return element(items, order[0])
 
     return extreme
 

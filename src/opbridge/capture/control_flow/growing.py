@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.capture.control_flow.rows import Rows, as_rows
+from opbridge.capture.control_flow.rows import Rows, as_rows, columns_of
 from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
 from opbridge.capture.control_flow.uneven import filled, with_known_length
 from opbridge.capture.control_flow.values import same_shape
@@ -67,6 +67,23 @@ class _Added:
     at_front: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class _Grown:
+    """How a list grows.
+
+    Attributes:
+        columns: Its elements; if these are tuples, dicts or the like, each of their parts.
+        structure: How an element is made of its parts; None if it is one tensor or number.
+    """
+
+    columns: Sequence[_Growth]
+    structure: Any
+
+    def agrees(self, other: _Grown) -> bool:
+        """Whether the same tensors can take the elements of both."""
+        return self.structure == other.structure and all(map(_Growth.agrees, self.columns, other.columns))
+
+
 class GrowingLists:
     """The lists of a loop that grow.
 
@@ -85,9 +102,9 @@ class GrowingLists:
         self.may_end = may_end
         self.uneven: str | None = None
         self._symbols = symbols_tracked()
-        self._growth: dict[int, _Growth] = {}
+        self._growth: dict[int, _Grown] = {}
         self._added: dict[int, _Added] = {}
-        self._kept: dict[int, tuple[Tensor | None, Tensor | None]] = {}
+        self._kept: dict[int, list[tuple[Tensor | None, Tensor | None]]] = {}
 
     def before(self, length: Any) -> list[Tensor]:
         """The tensors before the loop: of a list whose elements may be left out also which it has, and their sizes.
@@ -96,7 +113,7 @@ class GrowingLists:
             length: The largest number of iterations.
         """
         tensors = []
-        for growth in self._growth.values():
+        for growth in (column for one in self._growth.values() for column in one.columns):
             count = torch.sym_max(length, 0) if isinstance(length, torch.SymInt) else max(length, 0)
             like = growth.like
             tensors.append(torch.zeros((count, *like.shape), dtype=like.dtype, device=like.device))
@@ -115,16 +132,20 @@ class GrowingLists:
         """
         self._added.clear()
         remaining, found = list(tensors), {}
-        for number, growth in self._growth.items():
-            values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
-            if kept is None and index is not None:
-                kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
-            found[number] = growth.rows(values, kept, remaining.pop(0) if growth.elements is not None else None)
+        for number, grown in self._growth.items():
+            columns = []
+            for growth in grown.columns:
+                values, kept = remaining.pop(0), remaining.pop(0) if growth.kept else None
+                if kept is None and index is not None:
+                    kept = (torch.arange(values.shape[0]) < index)[:, None].expand(values.shape[:2])
+                columns.append(growth.rows(values, kept, remaining.pop(0) if growth.elements is not None else None))
+            structure = grown.structure
+            found[number] = columns[0] if structure is None else Rows(tuple(columns), structure=structure)
         return found
 
     def with_rows(self, number: int, value: Any, rows: Rows) -> Any:
         """A list with the elements that it has grown by."""
-        return type(value)([rows, *value] if self._growth[number].at_front else [*value, rows])
+        return type(value)([rows, *value] if self._growth[number].columns[0].at_front else [*value, rows])
 
     def without_added(self, number: int, name: str, before: Any, after: Any, rows: Rows | None) -> Any:
         """A variable after an iteration without what this iteration and those before it have added to it.
@@ -142,7 +163,7 @@ class GrowingLists:
         self._added[number] = _Added(name, added, at_front)
         if rows is None:
             return kept
-        others = [one for one in kept if not isinstance(one, Rows) or one.values is not rows.values]
+        others = [one for one in kept if not isinstance(one, Rows) or _values(one) is not _values(rows)]
         if len(others) != len(kept) - 1:
             refuse_variable(self.site, name, "is a list that grows, and that also loses elements")
         return type(kept)(others)
@@ -163,8 +184,14 @@ class GrowingLists:
             self._growth[number] = new
         return changed
 
-    def _growth_by(self, added: _Added, length: Any) -> tuple[_Growth, tuple[Tensor | None, Tensor | None]]:
+    def _growth_by(self, added: _Added, length: Any) -> tuple[_Grown, list[tuple[Tensor | None, Tensor | None]]]:
         """How a list grows, which elements it keeps if that depends on data, and their sizes if these do."""
+        columns, structure = columns_of(added.elements) or ([list(added.elements)], None)
+        parts = [self._growth_of_parts(dataclasses.replace(added, elements=column), length) for column in columns]
+        return _Grown([growth for growth, _ in parts], structure), [kept for _, kept in parts]
+
+    def _growth_of_parts(self, added: _Added, length: Any) -> tuple[_Growth, tuple[Tensor | None, Tensor | None]]:
+        """The same of elements that are tensors or numbers."""
         name = added.name
         if length is None:
             refuse(
@@ -181,8 +208,8 @@ class GrowingLists:
         parts = [as_rows(one) for one in added.elements]
         rows = [part for part in parts if part is not None]
         if not rows or len(rows) < len(parts):
-            reason = f"the list {name!r} gets elements that are neither tensors nor numbers"
-            refuse(self.site, reason, "append tensors or numbers, to one list for each element of a tuple.")
+            reason = f"the list {name!r} gets elements that are not made of tensors and numbers"
+            refuse(self.site, reason, "append tensors, numbers, or tuples of them that are alike.")
         if added.at_front:
             rows = [part.reversed() for part in reversed(rows)]
         like, kept = torch.cat([part.values for part in rows]) if len(rows) > 1 else rows[0].values, None
@@ -198,10 +225,14 @@ class GrowingLists:
     def written(self, tensors: Sequence[Tensor], index: Tensor) -> list[Tensor]:
         """The tensors with the elements of this iteration."""
         written, remaining = [], list(tensors)
-        for number, growth in self._growth.items():
+        columns = [
+            column
+            for number, grown in self._growth.items()
+            for column in zip(grown.columns, self._kept[number], strict=True)
+        ]
+        for growth, (kept, lengths) in columns:
             written.append(remaining.pop(0).index_put((index,), growth.like))
             if growth.kept:
-                kept, lengths = self._kept[number]
                 present = torch.ones(growth.like.shape[:1], dtype=torch.bool) if kept is None else kept
                 written.append(remaining.pop(0).index_put((index,), present))
                 if lengths is not None:
@@ -218,6 +249,11 @@ def _grown(before: Any, after: Any) -> tuple[Any, Sequence[Any], bool]:
     if not is_at_end and all(map(operator.is_, before, after[added:])):
         return after[added:], after[:added], True
     return after[: len(before)], after[len(before) :], False
+
+
+def _values(rows: Rows) -> Tensor:
+    """The tensor by which rows are found in a list."""
+    return rows.values if rows.structure is None else rows.values[0].values
 
 
 def _present(rows: Rows) -> Tensor:

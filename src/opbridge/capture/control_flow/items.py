@@ -11,10 +11,21 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow.rows import section
+from opbridge.capture.control_flow.rows import of_parts, section
 from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps
 
-__all__ = ["After", "Backwards", "Elements", "Numbered", "Pairs", "Pieces", "Product", "Sections", "Together"]
+__all__ = [
+    "After",
+    "Backwards",
+    "Elements",
+    "Numbered",
+    "Pairs",
+    "Pieces",
+    "Product",
+    "Records",
+    "Sections",
+    "Together",
+]
 
 
 class Elements(Refused):
@@ -69,6 +80,18 @@ class Sections(Refused):
         """The part at a position."""
         start, size = (Elements(numbers, True).item(index) for numbers in (self._starts, self._sizes))
         return section(self._tensor, self._dim, start, size)
+
+
+class Records(Refused):
+    """The elements of a list that are tuples, dicts or the like."""
+
+    def __init__(self, parts: Sequence[DynamicSequence], structure: Any) -> None:
+        self._parts, self._structure = parts, structure
+        self.length = parts[0].length
+
+    def item(self, index: Tensor) -> Any:
+        """The element at a position."""
+        return of_parts([part.item(index) for part in self._parts], self._structure)
 
 
 class Numbered(Refused):

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from opbridge.capture.control_flow import functions, rows, sequences
 from opbridge.capture.control_flow.branches import if_expression
 from opbridge.capture.control_flow.conditions import Indices, condition, equality, is_dynamic, opposite
+from opbridge.capture.control_flow.list_uses import refuse_use
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import note_check
 
@@ -188,7 +189,7 @@ def delete(value: Any, index: Any) -> None:
         return
     part = index if isinstance(index, slice) else slice(index, index + 1 if index != -1 else None)
     if part.step not in (None, 1) or not (part.start in (None, 0) or part.stop is None or part is not index):
-        raise rows.refuse_use("the deletion of a slice from its middle")
+        raise refuse_use("the deletion of a slice from its middle")
     rest = rows.element(value, slice(part.stop, None)) if part.stop is not None else ()
     value[:] = [*rows.element(value, slice(None, part.start or 0)), *rest]
 

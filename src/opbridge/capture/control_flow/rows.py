@@ -2,61 +2,37 @@
 
 from __future__ import annotations
 
-import builtins
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from opbridge.capture.failures import CaptureFailure
-from opbridge.findings import unconverted_control_flow
-from opbridge.torch_graph import python_sizes
+from opbridge.capture.control_flow.list_uses import refuse_uneven, refuse_use
+from opbridge.capture.control_flow.trees import read_only, tree_flatten, tree_unflatten
 from opbridge.torch_graph.largest_sizes import note_range
-from opbridge.torch_graph.sources import frames_of_stack, innermost
 
 __all__ = [
     "JOINS",
-    "ListUsed",
     "Rows",
     "Unassigned",
     "are_stackable",
     "as_rows",
     "assign",
-    "counting_rows",
+    "columns_of",
     "element",
+    "has_columns",
     "has_rows",
     "length",
-    "refuse_use",
+    "of_parts",
     "row",
     "section",
     "sections",
     "stacked",
     "uneven_dim",
-    "unpacked",
 ]
-
-
-class ListUsed(CaptureFailure):
-    """Python code that was not converted uses a list whose length is known only at run time."""
-
-
-def refuse_use(use: str) -> ListUsed:
-    """The error for a use of a list whose length is known only at run time.
-
-    Args:
-        use: What the list is used by.
-    """
-    return ListUsed(unconverted_control_flow.used_list(use, _line()), details="")
-
-
-def _line() -> str:
-    return str(innermost(frames_of_stack(), libraries=True) or "")
 
 
 class Unassigned:
@@ -83,6 +59,8 @@ class Rows:
         joined: For rows of elements that differ in size along a dimension: this dimension, along which ``torch.cat``
             joins them. None if each row is an element.
         lengths: For such rows: the size of each element plus 1, and 0 for one that the list does not have. int64.
+        structure: For elements that are tuples, dicts or the like: how they are made of tensors and numbers, of which
+            each has its own rows in ``values``.
     """
 
     def __init__(
@@ -92,7 +70,9 @@ class Rows:
         are_numbers: bool = False,
         joined: int | None = None,
         lengths: Tensor | None = None,
+        structure: Any = None,
     ) -> None:
+        self.structure = structure
         self.values = values
         self.kept = kept
         self.are_numbers = are_numbers
@@ -102,6 +82,8 @@ class Rows:
     def elements(self) -> Tensor:
         """The elements that are kept, stacked."""
         self._refuse_parts()
+        if self.structure is not None:
+            raise refuse_use("code that takes tensors or numbers, not tuples of them,")
         if isinstance(self.values, Unassigned):
             raise refuse_use("code that reads an element before it is assigned,")
         return self._kept()
@@ -135,10 +117,12 @@ class Rows:
 
     def _refuse_parts(self) -> None:
         if self.joined is not None:
-            raise ListUsed(unconverted_control_flow.uneven_list(_line()), details="")
+            raise refuse_uneven()
 
     def count(self) -> Any:
         """The number of elements that are kept."""
+        if self.structure is not None:
+            return self.values[0].count()
         if self.kept is None:
             elements = self.values if self.lengths is None else self.lengths
             return elements.length if isinstance(elements, Unassigned) else elements.shape[0]
@@ -149,6 +133,8 @@ class Rows:
     def reversed(self) -> Rows:
         """The elements from the last to the first."""
         self._refuse_parts()
+        if self.structure is not None:
+            return Rows(tuple(one.reversed() for one in self.values), structure=self.structure)
         return Rows(self.values.flip(0), None if self.kept is None else self.kept.flip(0), self.are_numbers)
 
     @classmethod
@@ -185,35 +171,49 @@ def has_rows(value: Any) -> bool:
     return type(value) in (list, tuple) and Rows in map(type, value)
 
 
+def columns_of(value: Sequence[Any]) -> tuple[list[list[Any]], Any] | None:
+    """The parts of the elements of a list, each in a list of its own, and how an element is made of them.
+
+    None if the elements are not alike tuples, dicts, objects or the like, or have no parts.
+    """
+    elements = [
+        (one.values, one.structure) if isinstance(one, Rows) and one.structure is not None else tree_flatten(one)
+        for one in value
+    ]
+    structure = elements[0][1] if elements else None
+    if structure is None or not structure.num_leaves or structure.is_leaf():
+        return None
+    if any(isinstance(one, Rows) and one.structure is None for one in value):
+        return None
+    if any(other != structure for _, other in elements):
+        return None
+    return [list(parts) for parts in zip(*(parts for parts, _ in elements), strict=True)], structure
+
+
+def of_parts(parts: Sequence[Any], structure: Any) -> Any:
+    """An element of a list, made of its parts."""
+    return read_only(tree_unflatten(parts, structure), _refuse_change)
+
+
+def _refuse_change() -> NoReturn:
+    raise refuse_use("a statement that changes one of its elements, which are tuples, dicts or objects,")
+
+
+def has_columns(value: Any) -> bool:
+    """Whether a list with rows has elements that are tuples, dicts or the like."""
+    return any(type(one) is Rows and one.structure is not None for one in value)
+
+
+def _columns(value: Sequence[Any]) -> tuple[list[list[Any]], Any]:
+    found = columns_of(value)
+    if found is None:
+        raise refuse_use("code that needs its elements, which have different forms,")
+    return found
+
+
 def length(value: Any) -> Any:
     """``len`` of a list with rows."""
     return sum(one.count() if type(one) is Rows else 1 for one in value)
-
-
-_count = builtins.len
-
-
-def _length(value: Any, /) -> Any:
-    is_list = type(value) in (list, tuple) and not _is_internal(sys._getframe(1))
-    return length(value) if is_list and has_rows(value) else _count(value)
-
-
-def _is_internal(frame: FrameType | None) -> bool:
-    """Whether torch, opbridge, or the module that reads lines of source for torch calls a function that is replaced."""
-    while frame is not None and frame.f_globals.get("__name__") == python_sizes.__name__:
-        frame = frame.f_back
-    name = frame.f_globals.get("__name__", "") if frame is not None else ""
-    return name.partition(".")[0] in ("torch", "opbridge", "linecache")
-
-
-@contextlib.contextmanager
-def counting_rows() -> Iterator[None]:
-    """Let ``len`` of a list with rows return the number of its elements inside the block, in the model's code."""
-    builtins.len, before = _length, builtins.len
-    try:
-        yield
-    finally:
-        builtins.len = before
 
 
 _NUMBERS = {int: torch.int64, torch.SymInt: torch.int64, float: torch.float64, torch.SymFloat: torch.float64}
@@ -288,6 +288,9 @@ def element(value: Any, index: Any) -> Any:
         passed = value[: index + 1] if index >= 0 else value[index:]
         if not has_rows(passed):
             return value[index]
+    if has_columns(value):
+        columns, structure = _columns(value)
+        return of_parts([element(column, index) for column in columns], structure)
     dim = uneven_dim(value)
     if dim is not None:
         values, sizes = sections(value, dim)
@@ -313,26 +316,6 @@ def assign(value: Any, index: Any, new: Any) -> None:
     value[:] = [Rows(values.index_put((_position(values, index),), row.to(values.dtype)), None, rows.are_numbers)]
 
 
-def unpacked(value: Any, count: int, starred: int | None) -> Any:
-    """The values for an assignment to several variables, also of a list with rows.
-
-    Args:
-        value: The list, or a tensor.
-        count: The number of variables.
-        starred: The position of the variable that takes the rest; None if there is none.
-    """
-    if starred is not None and isinstance(value, Tensor) and isinstance(value.shape[0], torch.SymInt):
-        value = [Rows(value)]
-    if not has_rows(value):
-        return value
-    if starred is not None:
-        after = count - starred - 1
-        rest = element(value, slice(starred, -after or None))
-        return [*(element(value, i) for i in range(starred)), *rest, *(element(value, i) for i in range(-after, 0))]
-    torch._check(length(value) == count)
-    return [element(value, i) for i in range(count)]
-
-
 def are_stackable(value: Any) -> bool:
     """Whether a value is a list or tuple of tensors of one shape and dtype."""
     if type(value) not in (list, tuple) or not value or not all(isinstance(one, Tensor) for one in value):
@@ -352,6 +335,9 @@ def _sliced(value: Sequence[Any], index: slice) -> list[Any]:
         return [one.reversed() if isinstance(one, Rows) else one for one in reversed(value)]
     if isinstance(index.step, int) and index.step < 0:
         raise refuse_use("a slice with a negative step")
+    if has_columns(value):
+        columns, structure = _columns(value)
+        return [Rows(tuple(row for column in columns for row in _sliced(column, index)), structure=structure)]
     tensor, are_numbers = stacked(value)
     return [Rows(tensor[index], are_numbers=are_numbers)]
 
@@ -378,15 +364,17 @@ JOINS: dict[str, Callable[..., Tensor]] = {
 """Functions of torch that take a list with rows, by their names."""
 
 
-def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool, joined: int | None) -> Rows:
+def _from_parts(parts: list[Any], all_kept: bool, are_numbers: bool, joined: int | None, structure: Any) -> Rows:
+    if structure is not None:
+        return Rows(tuple(parts), structure=structure)
     return Rows(parts[0], None if all_kept else parts[1], are_numbers, joined, None if joined is None else parts[-1])
 
 
 pytree.register_pytree_node(
     Rows,
     lambda rows: (
-        [rows.values, *(one for one in (rows.kept, rows.lengths) if one is not None)],
-        (rows.kept is None, rows.are_numbers, rows.joined),
+        [*(rows.values if rows.structure else [rows.values]), *(x for x in (rows.kept, rows.lengths) if x is not None)],
+        (rows.kept is None, rows.are_numbers, rows.joined, rows.structure),
     ),
     lambda children, context: _from_parts(list(children), *context),
     serialized_type_name="opbridge.Rows",

@@ -12,11 +12,13 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.conditions import as_tensor, condition, equality, is_dynamic, opposite
-from opbridge.capture.control_flow.items import Backwards, Elements, Numbered, Pieces, Sections, Together
+from opbridge.capture.control_flow.items import Backwards, Elements, Numbered, Pieces, Records, Sections, Together
+from opbridge.capture.control_flow.list_uses import refuse_use
 from opbridge.capture.control_flow.rows import (
     Rows,
     Unassigned,
     as_rows,
+    columns_of,
     element,
     has_rows,
     length,
@@ -36,6 +38,7 @@ __all__ = [
     "last",
     "of_parts",
     "repeated",
+    "unpacked",
 ]
 
 
@@ -45,6 +48,10 @@ def dynamic_sequence(value: Any) -> DynamicSequence | None:
         value = getattr(value, "iterable", None)
     if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
         return Elements(value)
+    columns = columns_of(value) if has_rows(value) else None
+    if columns is not None:
+        parts = [items_of(column) for column in columns[0]]
+        return Records([part for part in parts if part is not None], columns[1])
     if has_rows(value):
         dim = uneven_dim(value)
         return Elements(*stacked(value)) if dim is None else Sections(*sections(value, dim), dim)
@@ -101,6 +108,11 @@ def _enumerate(items: Any, start: int = 0) -> Any:
 
 
 def _zip(*iterables: Any, **options: Any) -> Any:
+    if any(isinstance(one, Rows) for one in iterables):  # The elements of a list: zip(*pairs).
+        columns, structure = columns_of(iterables) or ([], None)
+        if structure is None or len(structure.children()) != len(columns):
+            raise refuse_use("zip(*...) of elements that are not alike tuples of tensors and numbers,")
+        return list(map(tuple, columns))
     if all(dynamic_sequence(one) is None for one in iterables):
         return zip(*iterables, **options)  # noqa: B905
     sequences = [items_of(one) for one in iterables]
@@ -258,6 +270,26 @@ def contains(item: Any, container: Any) -> Any:
 def last(value: Any) -> Any:
     """The last element of a list; UNDEFINED if it has none."""
     return element(value, -1) if len(value) else UNDEFINED
+
+
+def unpacked(value: Any, count: int, starred: int | None) -> Any:
+    """The values for an assignment to several variables, also of a list with rows.
+
+    Args:
+        value: The list, or a tensor.
+        count: The number of variables.
+        starred: The position of the variable that takes the rest; None if there is none.
+    """
+    if starred is not None and isinstance(value, Tensor) and isinstance(value.shape[0], torch.SymInt):
+        value = [Rows(value)]
+    if not has_rows(value):
+        return value
+    if starred is not None:
+        after = count - starred - 1
+        rest = element(value, slice(starred, -after or None))
+        return [*(element(value, i) for i in range(starred)), *rest, *(element(value, i) for i in range(-after, 0))]
+    torch._check(length(value) == count)
+    return [element(value, i) for i in range(count)]
 
 
 def repeated(a: Any, b: Any) -> Any:

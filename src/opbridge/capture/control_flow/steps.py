@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow.rows import refuse_use
+from opbridge.capture.control_flow.list_uses import refuse_use
 
 __all__ = ["DynamicSequence", "NoWholeStep", "Refused", "Steps", "known_length"]
 

@@ -7,9 +7,10 @@ a decoder. Here its attributes are parts of the tree, and it is made again of th
 from __future__ import annotations
 
 import enum
+import functools
 import types
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ __all__ = [
     "attributes_of",
     "is_object",
     "objects_in",
+    "read_only",
     "tree_flatten",
     "tree_leaves",
     "tree_structure",
@@ -134,3 +136,49 @@ def tree_structure(value: Any) -> pytree.TreeSpec:
 def tree_unflatten(leaves: Any, structure: pytree.TreeSpec) -> Any:
     """The value with these leaves."""
     return pytree.tree_unflatten(leaves, structure)
+
+
+def read_only(value: Any, refuse: Callable[[], NoReturn]) -> Any:
+    """A copy of a value whose lists, dicts and objects can't be changed, because nothing would see the change.
+
+    Args:
+        value: Nested lists, tuples, dicts and objects of values.
+        refuse: Is called if one of them is changed. A list becomes a tuple, which raises Python's error.
+    """
+    if type(value) in (list, tuple):
+        return tuple(read_only(one, refuse) for one in value)
+    if type(value) is dict:
+        return _Dict({key: read_only(one, refuse) for key, one in value.items()}, refuse)
+    if not is_object(value):
+        return value
+    copied: Any = object.__new__(_read_only_class(type(value), refuse))  # type: ignore[arg-type]
+    for name, one in attributes_of(value).items():
+        object.__setattr__(copied, name, read_only(one, refuse))
+    return copied
+
+
+@functools.cache
+def _read_only_class(cls: type, refuse: Callable[[], NoReturn]) -> type:
+    own = {name: lambda *arguments: refuse() for name in ("__setattr__", "__delattr__")}
+    return type(cls.__name__, (cls,), {**own, "__module__": cls.__module__, "__slots__": ()})
+
+
+class _Dict(dict[Any, Any]):
+    """A dict that can't be changed."""
+
+    def __init__(self, items: dict[Any, Any], refuse: Callable[[], NoReturn]) -> None:
+        super().__init__(items)
+        self._refuse = refuse
+
+    def _changed(self, *arguments: Any, **named: Any) -> NoReturn:
+        self._refuse()
+
+    __setitem__ = __delitem__ = update = pop = popitem = setdefault = clear = __ior__ = _changed  # type: ignore[assignment]
+
+
+pytree.register_pytree_node(
+    _Dict,
+    lambda value: (list(value.values()), (tuple(value), value._refuse)),
+    lambda values, context: _Dict(dict(zip(context[0], values, strict=True)), context[1]),
+    serialized_type_name="opbridge.ReadOnlyDict",
+)

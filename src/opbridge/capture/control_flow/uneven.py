@@ -34,7 +34,7 @@ def filled(elements: Sequence[Any], known: Set[Any]) -> Rows | None:
     for element in elements:
         if isinstance(element, Tensor):
             dims.update(dim for dim, size in enumerate(element.shape) if not free_unbacked_symbols(size) <= known)
-        elif not isinstance(element, Rows) or element.are_numbers:
+        elif not isinstance(element, Rows) or element.are_numbers or element.structure is not None:
             return None
         elif element.joined is not None:
             dims.add(element.joined)

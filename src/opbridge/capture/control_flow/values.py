@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow.rows import Rows, Unassigned
+from opbridge.capture.control_flow.rows import Rows, Unassigned, columns_of
 from opbridge.capture.control_flow.site import Disagreement, Site, described, unconverted
 from opbridge.capture.control_flow.trees import (
     attributes_of,
@@ -196,13 +196,19 @@ class Agreement:
         made = [self.value(name, x, y) for x, y in zip(a[:common], b[:common], strict=True)]
         for side, tail in enumerate((a[common : len(a) - end], b[common : len(b) - end])):
             for element in tail:
-                if not isinstance(element, Rows) and not is_value(element):
-                    self._refuse(
-                        name, f"has a different number of elements after {self.paths[0]} than after {self.paths[1]}"
-                    )
-                made.append(self._rows(name, element, side))
+                made.append(self._added(name, element, side))
         made += map(_constantly, a[len(a) - end :])
         return lambda results: type(a)(one(results) for one in made)
+
+    def _added(self, name: str, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
+        """An element that a list has on one path only."""
+        columns = columns_of([element])
+        if columns is not None:
+            parts, structure = [self._added(name, column[0], side) for column in columns[0]], columns[1]
+            return lambda results: Rows(tuple(part(results) for part in parts), structure=structure)
+        if not isinstance(element, Rows) and not is_value(element):
+            self._refuse(name, f"has a different number of elements after {self.paths[0]} than after {self.paths[1]}")
+        return self._rows(name, element, side)
 
     def _rows(self, name: str, element: Any, side: int) -> Callable[[Sequence[Any]], Any]:
         if isinstance(element, Tensor) and not all(map(known_outside, element.shape)):
