@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 import torch
@@ -960,3 +961,39 @@ def list_of_a_loop_in_a_branch(x, n):
             rows.append(x)
         return sum(rows) + x
     return sum(rows)
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def writes_into_the_rows_that_it_loops_over(x):
+    y, z, total = x * 2, x.clone(), torch.zeros(2)
+    for i, row in enumerate(y):
+        row[0] = i
+        total = total + y.sum(0)
+    for a, b in zip(z.unbind(0), x, strict=True):
+        a.copy_(b.cumsum(0))
+        if a.sum() > 3:
+            break
+    for row in x:
+        row += 1
+    return x * 1, y, z, total
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def writes_into_the_elements_of_a_list(x):
+    rows = [row * 2 for row in x]
+    for row in rows:
+        row += 1
+    return torch.stack(rows)
+
+
+@program("Loop", "If", cases=MANY, dynamic=ROWS)
+def counts_by_name(x):
+    found = collections.Counter(positive=0, negative=0)
+    for row in x:
+        if row.sum() > 0:
+            found["positive"] += 1
+        else:
+            found["negative"] += 1
+        if row[0] > 2:
+            found["positive"] += 1
+    return torch.tensor([found["positive"], found["negative"]])

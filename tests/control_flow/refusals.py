@@ -114,6 +114,16 @@ def list_of_tensors_of_different_sizes(x, n):
     return torch.stack(rows)
 
 
+@refused("an iteration changes an element of a list in place", cases=counts(3, 1))
+def elements_that_change_in_place(x, n):
+    rows = [x * 2]
+    for i in range(n):
+        rows.append(x * i)
+    for row in rows:
+        row += 1
+    return torch.stack(rows)
+
+
 @refused("'rows' is a list that grows, and that also loses elements", cases=counts(3, 1))
 def list_that_loses_elements(x, n):
     rows = [x]

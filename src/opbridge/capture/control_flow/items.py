@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import operator
 from collections.abc import Sequence
@@ -28,17 +29,43 @@ __all__ = [
 ]
 
 
+_in_place: contextvars.ContextVar[bool] = contextvars.ContextVar("in_place", default=False)
+
+
+class InPlace(Refused):
+    """Items through which an iteration writes into a tensor: the rows of a tensor are views of it.
+
+    An iteration reads them faster as copies.
+    """
+
+    def __init__(self, items: DynamicSequence) -> None:
+        self._items = items
+        self.length, self.step, self.whole_steps = items.length, items.step, items.whole_steps  # type: ignore[method-assign]
+
+    def item(self, index: Tensor) -> Any:
+        """The item at a position."""
+        token = _in_place.set(True)
+        try:
+            return self._items.item(index)
+        finally:
+            _in_place.reset(token)
+
+
 class Elements(Refused):
     """The elements of a tensor along its first dimension, as tensors or as numbers."""
 
-    def __init__(self, tensor: Tensor, are_numbers: bool = False) -> None:
-        self._tensor, self._are_numbers = tensor, are_numbers
+    def __init__(self, tensor: Tensor, are_numbers: bool = False, are_copies: bool = False) -> None:
+        self._tensor, self._are_numbers, self._are_copies = tensor, are_numbers, are_copies
         self.length = tensor.shape[0]
 
     def item(self, index: Tensor) -> Any:
         """The element at a position."""
+        if _in_place.get() and not self._are_copies:
+            return self._tensor.select(0, Steps(0, self.length).item(index))
         element = self._tensor.index_select(0, index.reshape(1)).squeeze(0)
-        return element.item() if self._are_numbers else element
+        if self._are_numbers:
+            return element.item()
+        return element.clone() if _in_place.get() else element  # A copy is no view, by which it is told apart.
 
 
 class Pieces(Refused):

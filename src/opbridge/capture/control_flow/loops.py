@@ -14,11 +14,13 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from opbridge.capture.control_flow.attributes import Attributes, NoValueBefore
 from opbridge.capture.control_flow.branches import if_
 from opbridge.capture.control_flow.conditions import condition, on_sizes
+from opbridge.capture.control_flow.items import InPlace
 from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
-from opbridge.capture.control_flow.site import Site
+from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State
 from opbridge.capture.control_flow.steps import DynamicSequence, NoWholeStep
 from opbridge.capture.control_flow.traced_loop import TracedLoop
+from opbridge.capture.control_flow.trees import tree_leaves
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
 
@@ -123,24 +125,51 @@ def list_of(
     return rows
 
 
+class _Written(Exception):
+    """An iteration writes into an item of the loop."""
+
+
 def _over(
+    sequence: DynamicSequence, body: Callable[[Any], None], goes_on: Action | None, state: State, site: Site
+) -> None:
+    """Trace the loop; its items are copies of the rows of a tensor unless an iteration writes into them."""
+    before, contents, attributes = state.get(), Contents(state.held(), state.touched), Attributes(state)
+    try:
+        _in_one_form(sequence, body, goes_on, state, site)
+    except _Written:
+        state.set(before)
+        contents.restore()
+        attributes.restore()
+        _in_one_form(InPlace(sequence), body, goes_on, state, site)
+
+
+def _in_one_form(
     sequence: DynamicSequence, body: Callable[[Any], None], goes_on: Action | None, state: State, site: Site
 ) -> None:
     """Trace the loop, in the cheapest form that is possible."""
     before, contents, attributes = state.get(), Contents(state.held(), state.touched), Attributes(state)
     in_steps = goes_on is None and sequence.step > 1
 
+    def on_item(item: Any) -> None:
+        versions = [(leaf, leaf._version) for leaf in tree_leaves(item) if isinstance(leaf, Tensor)]
+        body(item)
+        written = [leaf for leaf, version in versions if leaf._version != version]
+        if written and not isinstance(sequence, InPlace):
+            raise _Written
+        if not all(leaf._is_view() for leaf in written):
+            refuse(site, "an iteration changes an element of a list in place", "make a new list of the results.")
+
     def all_of_it(fills: bool = True, with_values: bool = False) -> None:
         def iteration(index: Tensor) -> None:
-            body(sequence.item(index))
+            on_item(sequence.item(index))
 
         length = sequence.length
         TracedLoop(goes_on, iteration, state, site, length, fills=fills, with_values=with_values).run()
 
     def after_the_first() -> None:
         def loop() -> None:
-            body(sequence.item(torch.zeros((), dtype=torch.int64)))
-            TracedLoop(goes_on, lambda index: body(sequence.item(index + 1)), state, site, sequence.length - 1).run()
+            on_item(sequence.item(torch.zeros((), dtype=torch.int64)))
+            TracedLoop(goes_on, lambda index: on_item(sequence.item(index + 1)), state, site, sequence.length - 1).run()
 
         with on_sizes(True):
             if_(sequence.length >= 1, loop, lambda: None, state, site)
@@ -151,11 +180,13 @@ def _over(
     errors = Exception if in_steps else CaptureError
     try:
         all_of_it(not in_steps, True)
+    except _Written:
+        raise
     except (errors, NoValueBefore) as error:
         others: list[Action] = [all_of_it] if in_steps or isinstance(error, NoValueBefore) else []
         steps = sequence.whole_steps() if in_steps else None
         if steps is not None:
-            others.insert(0, functools.partial(_whole_steps, *steps, body, state, site))
+            others.insert(0, functools.partial(_whole_steps, *steps, on_item, state, site))
         elif has_first or isinstance(error, NoValueBefore):
             others.insert(0, after_the_first)
         for other in others:

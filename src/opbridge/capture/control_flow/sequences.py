@@ -54,8 +54,17 @@ def dynamic_sequence(value: Any) -> DynamicSequence | None:
         return Records([part for part in parts if part is not None], columns[1])
     if has_rows(value):
         dim = uneven_dim(value)
-        return Elements(*stacked(value)) if dim is None else Sections(*sections(value, dim), dim)
+        return (
+            Elements(*stacked(value), are_copies=not _is_whole(value))
+            if dim is None
+            else Sections(*sections(value, dim), dim)
+        )
     return value if isinstance(value, Refused) else None  # type: ignore[return-value]
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether the elements of a list are the rows of one tensor, so that a change of a row changes the element."""
+    return len(value) == 1 and value[0].kept is None and 0 not in value[0].values.stride()
 
 
 def items_of(value: Any) -> DynamicSequence | None:

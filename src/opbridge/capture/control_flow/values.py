@@ -363,7 +363,7 @@ class Contents:
 
     def now(self) -> list[Any]:
         """A copy of the contents of each container."""
-        return [container.copy() for container in self.containers]
+        return [dict(one) if type(one) is collections.Counter else one.copy() for one in self.containers]
 
     def restore(self) -> None:
         """Give the containers the contents that they had."""
@@ -371,7 +371,8 @@ class Contents:
             refill(container, before)
 
 
-_CONTAINERS = (list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict)
+_OF_COLLECTIONS = (collections.OrderedDict, collections.deque, collections.defaultdict, collections.Counter)
+_CONTAINERS = (list, dict, set, *_OF_COLLECTIONS)
 
 
 def refill(container: Any, contents: Any) -> None:
