@@ -365,3 +365,10 @@ def pairs_of_iterables_as_lists(x):
         x[[i for _, i in numbered]],
         sum((one["c"] for one in kept), x[0]),
     )
+
+
+@program(cases=MATRICES, dynamic=ROWS_OF)
+def parts_of_one_size_by_position(x):
+    parts = x.split(2)
+    listed = list(parts)
+    return parts[0] * 2, parts[-1].sum(0), listed[-1], torch.cat(listed), len(parts) * x.sum()

@@ -997,3 +997,18 @@ def counts_by_name(x):
         if row[0] > 2:
             found["positive"] += 1
     return torch.tensor([found["positive"], found["negative"]])
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def items_changed_in_place(x):
+    x, y = x.clone(), torch.zeros_like(x)
+    for i, (row, other) in enumerate(zip(x, y, strict=True)):
+        other.copy_(row * i)
+        row.mul_(2)
+    for row in x.unbind(0):
+        row.div_(row.abs().sum() + 1)
+    for part in x.split(2):
+        part -= part.mean()
+    for row in reversed(y):  # A copy.
+        row.zero_()
+    return x, y

@@ -29,7 +29,7 @@ _ROUNDINGS = {"__ceil__": math.ceil, "__floor__": math.floor, "__round__": round
 
 @contextlib.contextmanager
 def correcting_capture() -> Iterator[None]:
-    """Correct these faults inside the block, but for that of sizes that are replaced, which is only in decompositions."""
+    """Correct these faults inside the block; that of sizes which are replaced occurs only in decompositions."""
     with _leaving_modules(), _leaving_unsolved_equations(), _noting_lines(), rounding_proxies():
         yield
 
@@ -111,7 +111,7 @@ def _noting_lines() -> Iterator[None]:
         kept = [frame for frame in frames[forward:] if frame.name == "forward" or not is_internal(frame.filename)]
         return traceback.StackSummary.from_list(kept)
 
-    TracerBase._filter_traceback_frames = filtered  # type: ignore[method-assign]
+    TracerBase._filter_traceback_frames = filtered  # type: ignore[assignment, method-assign]
     try:
         yield
     finally:

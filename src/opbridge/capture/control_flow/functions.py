@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opbridge.capture.control_flow.items import After, Pairs, Product, Together
+from opbridge.capture.control_flow.items import After, Pairs, Pieces, Product, Together
 from opbridge.capture.control_flow.loops import for_, list_of
 from opbridge.capture.control_flow.rows import Rows, columns_of, element, has_rows, stacked
 from opbridge.capture.control_flow.sequences import BUILTINS, dynamic_sequence, items_of
@@ -43,6 +43,8 @@ def builtin(name: str, function: Any, site: Site, held: Held = dict) -> Any:
 def _list(site: Site, held: Held, original: Any, items: Any = ()) -> Any:
     if isinstance(items, Steps):
         return original([Rows(items.numbers(), are_numbers=True)])
+    if isinstance(items, Pieces):
+        return original(items.as_list())
     sequence = dynamic_sequence(items)
     if sequence is None or has_rows(items):
         return original(items)
@@ -59,7 +61,8 @@ def _map(site: Site, held: Held, original: Any, function: Any, *iterables: Any) 
 
 
 def _filter(site: Site, held: Held, original: Any, function: Any, items: Any) -> Any:
-    return list_of(site, items, held, False, lambda item: item, function or (lambda item: item))
+    found = list_of(site, items, held, False, lambda item: item, function or (lambda item: item))
+    return found if has_rows(found) else iter(found)
 
 
 def _reduce(site: Site, held: Held, original: Any, function: Any, items: Any, *initial: Any) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow.rows import of_parts, section
+from opbridge.capture.control_flow.rows import Rows, of_parts, section
 from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps
 
 __all__ = [
@@ -72,17 +72,29 @@ class Pieces(Refused):
     """``split``: parts of a size, the last of which may be smaller."""
 
     def __init__(self, tensor: Tensor, size: int, dim: int) -> None:
-        self._tensor, self.step, self._dim = tensor, size, dim
+        self._tensor, self.step, self._dim = tensor, size, dim % tensor.dim()
         self._starts = Steps(0, tensor.shape[dim], size)
         self.length = self._starts.length
 
     def item(self, index: Tensor) -> Tensor:
         """The part at a position."""
-        start = self._starts.item(index)
+        return self._from(self._starts.item(index))
+
+    def __getitem__(self, index: Any) -> Tensor:
+        if not isinstance(index, int):
+            return super().__getitem__(index)  # type: ignore[no-any-return]
+        return self._from((index if index >= 0 else self.length + index) * self.step)
+
+    def _from(self, start: Any) -> Tensor:
         length = self._tensor.shape[self._dim]
         are_whole = self.step == 1 or statically_known_true(length % self.step == 0)
         count = self.step if are_whole else torch.sym_min(self.step, length - start)
         return self._tensor.narrow(self._dim, start, count)
+
+    def as_list(self) -> list[Any]:
+        """The parts as elements of a list."""
+        sizes = (self._tensor.shape[self._dim] - self._starts.numbers()).clamp(max=self.step)
+        return [Rows(self._tensor.movedim(self._dim, 0), joined=self._dim, lengths=sizes + 1)]
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
         """The parts of the whole size, the last one, and the condition that it is smaller; None if all have size 1."""

@@ -133,6 +133,8 @@ def _zip(*iterables: Any, **options: Any) -> Any:
 def _reversed(items: Any) -> Any:
     if has_rows(items):
         return element(items, slice(None, None, -1))
+    if isinstance(items, Tensor):
+        return items.flip(0)  # What PyTorch does: the items are parts of a copy.
     sequence = dynamic_sequence(items)
     return reversed(items) if sequence is None else Backwards(sequence)
 

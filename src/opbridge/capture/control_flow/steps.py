@@ -53,7 +53,10 @@ class Refused:
     step = 1
 
     def __iter__(self) -> Any:
-        raise refuse_use("a loop that is not a for statement")
+        raise refuse_use("code that takes its elements one by one, in another way than a for statement,")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise refuse_use("a subscript")
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
         """None: all items are alike."""
