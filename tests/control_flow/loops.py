@@ -1012,3 +1012,14 @@ def items_changed_in_place(x):
     for row in reversed(y):  # A copy.
         row.zero_()
     return x, y
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def over_a_triangle(x):
+    rows = torch.zeros_like(x)
+    for i in range(x.shape[0]):
+        row = x[i] * 1
+        for j in range(i):
+            row = row - rows[j] * j
+        rows[i] = row
+    return rows

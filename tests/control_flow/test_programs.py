@@ -52,7 +52,7 @@ def _expected(program: Program, model: Any, inputs: tuple[torch.Tensor, ...]) ->
 QUICK = (
     "return_in_nested_branch", "in_place_through_view", "python_range_with_break", "append_under_condition",
     "cropped_after_padding", "compares_tuples", "rows_that_are_done", "return_before_an_attribute",
-    "prints_values", "prints_formatted_values",
+    "prints_values", "prints_formatted_values", "over_a_triangle",
 )  # fmt: skip
 BY_NAME = {program.name: program for program in PROGRAMS}
 

@@ -388,9 +388,14 @@ def run_subgraph(module: fx.GraphModule, *inputs: Any) -> tuple[Any, ...]:
 
 
 class _Running(fx.Interpreter):
-    """Runs a graph; reads a number from a copy, because torch can't read one at an offset that is a dynamic number."""
+    """Runs a graph. What an inner loop or branch states about sizes does not hold outside it.
+
+    Reads a number from a copy, because torch can't read one at an offset that is a dynamic number.
+    """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.aten.item.default:
             args = (args[0].clone(),)
-        return super().call_function(target, args, kwargs)
+        is_inner = isinstance(target, torch._ops.HigherOrderOperator)
+        with facts_of_one_path() if is_inner else contextlib.nullcontext():
+            return super().call_function(target, args, kwargs)

@@ -55,6 +55,12 @@ def on_a_size(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if x.shape[0] > 20 else x - 1
 
 
+def on_nearby_sizes(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] % 2 == 0:
+        return x * 2
+    return x * 3 if x.shape[0] % 3 == 0 else x - 1
+
+
 def rare(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if (x == 7.5).all() else x - 1
 
@@ -71,6 +77,7 @@ ARGUMENTS: dict[Any, tuple[torch.Tensor, ...]] = {
     repeats: (X, torch.tensor(3)),
     inner: (X,),
     on_a_size: (X,),
+    on_nearby_sizes: (X,),
     rare: (X,),
     unreachable: (X,),
 }
@@ -81,15 +88,15 @@ CASES: dict[str, tuple[Any, Callable[[dict[str, Any]], bool]]] = {
     "one iteration": (repeats, lambda feeds: feeds["n"] == 1),
     "a number of the model": (rare, lambda feeds: (feeds["x"] == 7.5).all()),
     "size": (on_a_size, lambda feeds: feeds["x"].shape[0] > 20),
+    "nearby size": (on_nearby_sizes, lambda feeds: feeds["x"].shape[0] % 6 == 3),
     "inner": (inner, lambda feeds: feeds["x"].max() > 1 and feeds["x"].min() >= -1),
 }
 
 
 @functools.cache
 def program(model: Any) -> Captured:
-    return capture(
-        model, ARGUMENTS[model], dynamic_shapes=({0: torch.export.Dim("n")},) if model is on_a_size else None
-    )
+    is_dynamic = model in (on_a_size, on_nearby_sizes)
+    return capture(model, ARGUMENTS[model], dynamic_shapes=({0: torch.export.Dim("n")},) if is_dynamic else None)
 
 
 def verified(model: Any, wrong: Any = lambda feeds: False, **options: Any) -> Verification:

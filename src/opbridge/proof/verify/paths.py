@@ -14,7 +14,7 @@ from opbridge.proof.verify.sizes import Sizes
 from opbridge.torch_graph.compared_numbers import compared_numbers, filled
 from opbridge.torch_graph.sources import source_of_node
 
-__all__ = ["Paths", "far_sizes", "untaken", "varied"]
+__all__ = ["Paths", "other_sizes", "untaken", "varied"]
 
 _BRANCHES = {"cond": 1}
 _BODIES = {"while_loop": 1, "scan": 0, "map_impl": 0}
@@ -22,6 +22,7 @@ _MANY = 2
 _MOST_NOTES = 5
 _SECONDS = 10.0
 _FACTORS = (4, 16, 64)
+_STEPS = (1, -1, 2, -2, 3, -3, 5, -5, 7)
 _MOST_ELEMENTS = 2**22
 
 _Candidate = TypeVar("_Candidate")
@@ -134,17 +135,19 @@ def untaken(
             yield candidate
 
 
-def far_sizes(sizes: Sizes, elements: Callable[[Mapping[str, int]], int]) -> Iterator[dict[str, int]]:
-    """Sizes far from the example's, each dynamic dimension alone, for branches on sizes.
+def other_sizes(sizes: Sizes, elements: Callable[[Mapping[str, int]], int]) -> Iterator[dict[str, int]]:
+    """Sizes near the example's, those of the other dimensions, and sizes far from it, for branches on sizes.
 
     Args:
-        sizes: The dynamic dimensions.
+        sizes: The dynamic dimensions, of which each is changed alone.
         elements: The number of elements of all inputs at given sizes.
     """
     for name, base in sizes.base.items():
-        for size in (*(base * factor for factor in _FACTORS), max(2, sizes.ranges[name][0])):
+        others = [base + step for step in _STEPS] + list(sizes.base.values())
+        others += [*(base * factor for factor in _FACTORS), max(2, sizes.ranges[name][0])]
+        for size in dict.fromkeys(others):
             found = {**sizes.base, name: size}
-            if size != base and sizes.allowed(found) and elements(found) <= _MOST_ELEMENTS:
+            if size != base and sizes.allowed(found) and sizes.is_promised(found) and elements(found) <= _MOST_ELEMENTS:
                 yield found
 
 

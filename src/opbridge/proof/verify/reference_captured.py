@@ -29,7 +29,7 @@ from opbridge.proof.verify.modes import Given, named_cases
 from opbridge.proof.verify.nan import NanWatch
 from opbridge.proof.verify.near_ties import CapturedNearTies
 from opbridge.proof.verify.options import VerifyOptions
-from opbridge.proof.verify.paths import Paths, far_sizes, untaken, varied
+from opbridge.proof.verify.paths import Paths, other_sizes, untaken, varied
 from opbridge.proof.verify.perturbed import perturbing
 from opbridge.proof.verify.reference import Case, Feeds, Run
 from opbridge.proof.verify.size_search import SizeSearch, shortened_refusals
@@ -249,7 +249,7 @@ class CapturedReference:
             yield from ((base, specs.fresh(base, self._seed + seed, scale)) for seed in range(1, _PATH_SEEDS + 1))
             start = specs.fresh(base, self._seed, scale)
             yield from ((base, specs.with_indices_of(start, flat)) for flat in varied(start, positions, numbers))
-            for sizes in far_sizes(specs.sizes, specs.elements):
+            for sizes in other_sizes(specs.sizes, specs.elements):
                 start = specs.fresh(sizes, self._seed, scale)
                 constant = itertools.islice(varied(start, positions, numbers), len(numbers))
                 yield from ((sizes, flat) for flat in (start, *(specs.with_indices_of(start, one) for one in constant)))
