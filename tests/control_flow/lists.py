@@ -358,7 +358,7 @@ def pairs_of_iterables_as_lists(x):
     pairs, numbered = list(zip(x, x * 2)), [(row.sum().item(), i) for i, row in enumerate(x)]
     numbered.sort(reverse=True)
     kept = [{**one, "c": one["a"] * 2} for one in [{"a": a, "b": b} for a, b in pairs] if one["b"].sum() > 0]
-    triples = [_ * 2 for _, _, _ in zip(x, x + 1, x + 2)]
+    triples = [_ * i for i, (_, _, (_,)) in enumerate(zip(x, x + 1, zip(x + 2)))]
     return (
         torch.stack([a - b for a, b in pairs]),
         torch.stack(triples),

@@ -16,6 +16,7 @@ import onnxruntime
 import pytest
 import refusals  # noqa: F401
 import resized  # noqa: F401
+import searches  # noqa: F401
 import sizes  # noqa: F401
 import torch
 from program import PROGRAMS, REFUSED, Program

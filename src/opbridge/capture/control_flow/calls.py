@@ -90,24 +90,31 @@ class Expressions(ast.NodeTransformer):
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         """A list comprehension with one ``for``."""
         first, *others = node.generators
-        names, held = names_of(first.target), self.held([node.elt, *first.ifs])
         if isinstance(node.elt, ast.Constant) and not others and not first.ifs:
             count = self.call("builtin", ast.Constant("len"), name_of("len"), self.site(node))
             repeated = self.call(
                 "repeated", ast.List([node.elt], ast.Load()), ast.Call(count, [self.visit(first.iter)], [])
             )
             return ast.copy_location(repeated, node)
+        items = self._items(node)
+        return self.generic_visit(node) if items is None else ast.copy_location(self.call("list_of", *items), node)
+
+    def _items(self, node: ast.ListComp | ast.GeneratorExp) -> list[ast.expr] | None:
+        """The place of a comprehension, its items, and functions of an item; None if it has several loops, say."""
+        first, *others = node.generators
+        item = f"{PREFIX}item"
+        targets, held = names_of(first.target, item), self.held([node.elt, *first.ifs])
+        names = [name for name, _ in targets]
         if others or not names or binds(node):
-            return self.generic_visit(node)
+            return None
         # Python keeps the last of several values, as in `for a, _, _ in rows`.
         names = [name if name not in names[i + 1 :] else f"{PREFIX}{name}_{i}" for i, name in enumerate(names)]
         of_item: list[ast.expr] = [ast.Lambda(arguments_of(*names), self.visit(node.elt))]
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)
             of_item.append(ast.Lambda(arguments_of(*names), self.visit(test)))
-        are_tuples = ast.Constant(isinstance(first.target, ast.Tuple))
-        call = self.call("list_of", self.site(node), self.visit(first.iter), held, are_tuples, *of_item)
-        return ast.copy_location(call, node)
+        (parts,) = located(parsed(f"lambda {item}: [{', '.join(part for _, part in targets)}]"), node)
+        return [self.site(node), self.visit(first.iter), held, parts.value, *of_item]  # type: ignore[attr-defined]
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """``a & b`` and the like, and ``[...] * n``."""
@@ -164,6 +171,10 @@ class Expressions(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id in _OF_LISTS:
             node.args = [as_list(argument) for argument in node.args]
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+        if name in ("any", "all") and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            items = self._items(node.args[0])
+            if items is not None:
+                return ast.copy_location(self.call("quantified", ast.Constant(name), node.func, *items), node)
         held = self.held([node]) if name in REPLACED else None
         self.generic_visit(node)
         if held is not None:

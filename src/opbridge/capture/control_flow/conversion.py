@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import types
 from collections.abc import Collection, Iterator, Mapping
@@ -20,6 +21,7 @@ from opbridge.capture.control_flow.list_uses import ListUsed
 from opbridge.capture.control_flow.lookups import forgetting_keys
 from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import Rows
+from opbridge.capture.control_flow.searches import with_searches
 from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted
@@ -163,7 +165,8 @@ class Conversions:
         if node is None:
             return False
         self._disagreements.setdefault(Function(site.file, node.lineno), failure)
-        followed = [one.lineno for one in node.body[:-1] if as_branch(one) is not None]
+        body = with_searches(copy.deepcopy(node.body))
+        followed = [one.lineno for one in body[:-1] if as_branch(one) is not None]
         if site.line not in followed or site in self.ends or len(self.ends) == _MOST_ENDS:
             return False
         self.ends.append(site)

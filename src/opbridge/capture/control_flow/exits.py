@@ -75,7 +75,7 @@ def as_branch(statement: ast.stmt) -> ast.If | None:
     """
     if isinstance(statement, ast.If):
         return statement
-    if isinstance(statement, ast.For):
+    if isinstance(statement, ast.For) and not hasattr(statement, "is_search"):
         items = ast.Name(_items(statement), ast.Load())
         test = ast.Call(ast.Attribute(ast.Name(f"{PREFIX}flow", ast.Load()), "has_items", ast.Load()), [items], [])
         loop = ast.For(statement.target, items, statement.body, statement.orelse)

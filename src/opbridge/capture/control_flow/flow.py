@@ -20,7 +20,7 @@ from opbridge.capture.control_flow.lookups import (
     read_at,
     written_at,
 )
-from opbridge.capture.control_flow.loops import for_, has_items, list_of, while_
+from opbridge.capture.control_flow.loops import for_, has_items, list_of, quantified, while_
 from opbridge.capture.control_flow.sequences import last, of_parts, repeated, unpacked
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
@@ -55,6 +55,7 @@ __all__ = [
     "of_parts",
     "passes",
     "print",
+    "quantified",
     "read",
     "read_at",
     "repeated",

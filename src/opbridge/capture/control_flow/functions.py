@@ -40,6 +40,10 @@ def builtin(name: str, function: Any, site: Site, held: Held = dict) -> Any:
     return functools.partial(_OF_ITEMS[name], site, held, function) if name in _OF_ITEMS else BUILTINS[name]
 
 
+def _alone(item: Any) -> tuple[Any]:
+    return (item,)
+
+
 def _list(site: Site, held: Held, original: Any, items: Any = ()) -> Any:
     if isinstance(items, Steps):
         return original([Rows(items.numbers(), are_numbers=True)])
@@ -50,18 +54,17 @@ def _list(site: Site, held: Held, original: Any, items: Any = ()) -> Any:
         return original(items)
     if isinstance(items, Tensor):
         return original([Rows(items)])
-    return original(list_of(site, items, held, False, lambda item: item))
+    return original(list_of(site, items, held, _alone, lambda item: item))
 
 
 def _map(site: Site, held: Held, original: Any, function: Any, *iterables: Any) -> Any:
     if all(dynamic_sequence(one) is None for one in iterables):
         return original(function, *iterables)
-    several = len(iterables) > 1
-    return list_of(site, BUILTINS["zip"](*iterables) if several else iterables[0], held, several, function)
+    return list_of(site, BUILTINS["zip"](*iterables), held, tuple, function)
 
 
 def _filter(site: Site, held: Held, original: Any, function: Any, items: Any) -> Any:
-    found = list_of(site, items, held, False, lambda item: item, function or (lambda item: item))
+    found = list_of(site, items, held, _alone, lambda item: item, function or (lambda item: item))
     return found if has_rows(found) else iter(found)
 
 
@@ -149,7 +152,7 @@ def _sorted(site: Site, held: Held, original: Any, items: Any, *, key: Any = Non
 
 def _keys(site: Site, held: Held, values: list[Any], key: Any) -> list[Tensor]:
     """The keys of the elements of a list, or the parts of keys that are tuples: shape (n,)."""
-    keys = values if key is None else list_of(site, values, held, False, key)
+    keys = values if key is None else list_of(site, values, held, _alone, key)
     columns, _ = columns_of(keys) or ([keys], None)
     return [stacked(column)[0].flatten() for column in columns]
 

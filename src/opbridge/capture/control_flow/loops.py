@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -12,10 +13,10 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.attributes import Attributes, NoValueBefore
-from opbridge.capture.control_flow.branches import if_
-from opbridge.capture.control_flow.conditions import condition, on_sizes
+from opbridge.capture.control_flow.branches import all_of, if_, not_
+from opbridge.capture.control_flow.conditions import condition, on_sizes, opposite
 from opbridge.capture.control_flow.items import InPlace
-from opbridge.capture.control_flow.sequences import dynamic_sequence, items_of
+from opbridge.capture.control_flow.sequences import BUILTINS, dynamic_sequence, items_of
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State
 from opbridge.capture.control_flow.steps import DynamicSequence, NoWholeStep
@@ -24,7 +25,7 @@ from opbridge.capture.control_flow.trees import tree_leaves
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
 
-__all__ = ["for_", "has_items", "list_of", "while_"]
+__all__ = ["for_", "has_items", "list_of", "quantified", "while_"]
 
 Action = Callable[[], Any]
 
@@ -99,7 +100,7 @@ def list_of(
     site: Site,
     iterable: Iterable[Any],
     held: Callable[[], dict[str, Any]],
-    are_tuples: bool,
+    parts: Callable[[Any], Sequence[Any]],
     element: Callable[..., Any],
     test: Callable[..., Any] = lambda *item: True,
 ) -> list[Any]:
@@ -109,7 +110,7 @@ def list_of(
         site: The expression.
         iterable: What it loops over.
         held: Returns what the functions may change, by its name.
-        are_tuples: Whether the items are tuples, whose elements the functions take.
+        parts: Takes an item, and returns what the functions take: the item itself, or elements of it.
         element: Takes an item, and returns the element of the list.
         test: Takes an item, and returns whether the list has an element for it.
     """
@@ -118,11 +119,55 @@ def list_of(
     state = State((), tuple, lambda values: None, ("the list", *others), lambda: [rows, *others.values()])
 
     def body(item: Any) -> None:
-        given = item if are_tuples else (item,)
+        given = parts(item)
         if_(test(*given), lambda: rows.append(element(*given)), lambda: None, state, site)
 
     for_(iterable, body, None, state, site)
     return rows
+
+
+def quantified(
+    name: str,
+    function: Any,
+    site: Site,
+    iterable: Iterable[Any],
+    held: Callable[[], dict[str, Any]],
+    parts: Callable[[Any], Sequence[Any]],
+    element: Callable[..., Any],
+    test: Callable[..., Any] | None = None,
+) -> Any:
+    """``any`` and ``all`` of a generator expression; the arguments after these two are those of :func:`list_of`.
+
+    Args:
+        name: Which one it is.
+        function: What the source calls, which may be another function.
+    """
+
+    def decides(item: Any) -> Any:
+        given = parts(item)
+        operands = [(False, functools.partial(test, *given))] if test is not None else []
+        own = (lambda: not_(element(*given))) if name == "all" else functools.partial(element, *given)
+        return condition(all_of(site, *operands, (False, own)))
+
+    if function is not getattr(builtins, name):
+        pairs = map(parts, iterable)
+        return function(element(*pair) for pair in pairs if test is None or test(*pair))
+    if dynamic_sequence(iterable) is None:
+        found = BUILTINS["any"](decides(item) for item in iterable)
+        return opposite(found) if name == "all" else found
+    found, others = False, held()
+
+    def assign(values: Sequence[Any]) -> None:
+        nonlocal found
+        (found,) = values
+
+    def body(item: Any) -> None:
+        nonlocal found
+        found = decides(item)
+
+    state = State((f"the result of {name}",), lambda: (found,), assign, tuple(others), lambda: tuple(others.values()))
+    for_(iterable, body, lambda: opposite(condition(found)), state, site)
+    return opposite(condition(found)) if name == "all" else found
 
 
 class _Written(Exception):

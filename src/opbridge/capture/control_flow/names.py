@@ -204,11 +204,17 @@ def _assigns_first(name: str, block: Sequence[ast.stmt]) -> bool:
     return True
 
 
-def names_of(target: ast.expr) -> list[str]:
-    """The variables of a target that is a variable, or a tuple of variables; none for any other."""
-    parts = target.elts if isinstance(target, ast.Tuple) else [target]
-    names = [part.id for part in parts if isinstance(part, ast.Name)]
-    return names if len(names) == len(parts) else []
+def names_of(target: ast.expr, item: str) -> list[tuple[str, str]]:
+    """The variables of a target that is a variable, or nested tuples of variables; none for any other.
+
+    Returns:
+        For each its name, and the expression of the part of an item that it is: ``[("i", "item[0]"), ...]``.
+    """
+    if isinstance(target, ast.Name):
+        return [(target.id, item)]
+    parts = target.elts if isinstance(target, ast.Tuple) else []
+    names = [names_of(part, f"{item}[{place}]") for place, part in enumerate(parts)]
+    return [one for found in names for one in found] if all(names) else []
 
 
 def is_rewritten(node: ast.AST) -> bool:

@@ -37,6 +37,7 @@ from opbridge.capture.control_flow.names import (
 )
 from opbridge.capture.control_flow.nodes import arguments_of, assignments, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
+from opbridge.capture.control_flow.searches import with_searches
 
 __all__ = ["converted"]
 
@@ -49,7 +50,7 @@ def converted(
     It runs once for each outcome of the ``if`` statements ``below``, which are in functions that it calls.
     """
     first = function.body[0]
-    function.body = with_rest_inside(function.body, ends)
+    function.body = with_rest_inside(with_searches(function.body), ends)
     ListsByAppend(FLOW).visit(function)
     Messages(FLOW).visit(function)
     note_bounds(function)
