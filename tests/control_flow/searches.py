@@ -1,4 +1,4 @@
-"""Searches for an item of a dynamic number: ``any``, ``all``, ``next``, and a variable that is None if none is found."""
+"""Searches among a dynamic number of items: ``any``, ``all``, ``next``, a variable that is None if none is found."""
 
 from __future__ import annotations
 
@@ -69,3 +69,18 @@ def last_pair_that_is_found(x):
         i, j = pair
         y = y + x[i] * j
     return y * 2
+
+
+@program("Loop", "If", cases=SIZES, dynamic=ROWS)
+def a_search_that_reads_its_target(x):
+    first = x[0]
+    first = next((row for row in x if row.sum() > first.sum()), first + 1)
+    return first
+
+
+@program("If", cases=SIZES, dynamic=ROWS)
+def items_of_filter_and_map(x):
+    count = next(filter(lambda number: number > 2, [1, 2, 3, 4])) + next(map(abs, [-1]))
+    if x.sum() > 0:
+        x = x * count
+    return x

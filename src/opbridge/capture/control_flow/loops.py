@@ -136,11 +136,17 @@ def quantified(
     element: Callable[..., Any],
     test: Callable[..., Any] | None = None,
 ) -> Any:
-    """``any`` and ``all`` of a generator expression; the arguments after these two are those of :func:`list_of`.
+    """``any`` and ``all`` of a generator expression.
 
     Args:
         name: Which one it is.
         function: What the source calls, which may be another function.
+        site: The expression.
+        iterable: What it loops over.
+        held: Returns what the functions may change, by its name.
+        parts: Takes an item, and returns what the functions take.
+        element: Takes an item, and returns a truth.
+        test: Takes an item, and returns whether its truth counts.
     """
 
     def decides(item: Any) -> Any:

@@ -66,8 +66,9 @@ def _expanded(statement: ast.stmt) -> list[ast.stmt]:
     if not isinstance(items, ast.GeneratorExp) or len(items.generators) > 1:
         return [statement]
     target: ast.expr = ast.Name(f"{PREFIX}next_{statement.lineno}", ast.Store())
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
-        target = statement.targets[0]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if len(targets) == 1 and isinstance(targets[0], ast.Name) and not loaded([ast.Expr(items)])[targets[0].id]:
+        target = targets[0]
     name = target.id  # type: ignore[attr-defined]
     items = _Renaming(items).visit(copy.deepcopy(items))
     (generator,) = items.generators
