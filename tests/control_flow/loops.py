@@ -1023,3 +1023,14 @@ def over_a_triangle(x):
             row = row - rows[j] * j
         rows[i] = row
     return rows
+
+
+@program("Loop", "If", cases=MANY, dynamic=ROWS)
+def disjoint_parts_changed_in_place(x):
+    y = torch.cat([x, x])
+    first, rest = y[0], y[1:]
+    for row in rest:
+        row += first
+    if x.sum() > 0:
+        rest *= first
+    return y

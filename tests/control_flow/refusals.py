@@ -161,3 +161,12 @@ def error_that_is_raised_anew(x):
         return sum(halves(x))
     except Exception as error:
         raise RuntimeError("out of memory") from error
+
+
+@refused("an iteration changes a tensor in place and also uses a view of it", cases=counts(3, 1))
+def a_view_that_a_loop_changes(x, n):
+    y = torch.arange(6.0)
+    rest = y[1:4]
+    for i in range(n):
+        rest[i] += y[i]
+    return x + y[:3]

@@ -190,7 +190,7 @@ def _cond(
 
         return run
 
-    if operands.shares(mutated):
+    if operands.share(mutated):
         refuse(
             site,
             "a branch changes a tensor in place and also uses a view of it",

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.values import as_scalar
 from opbridge.torch_graph.internals import is_fake
-from opbridge.torch_graph.subgraphs import symbols_outside
+from opbridge.torch_graph.subgraphs import symbols_outside, untracked
 
 __all__ = ["Operands"]
 
@@ -43,10 +44,11 @@ class Operands:
         shared: set[int] = set()
         return tuple(_own(value, shared) for value in self._values.values())
 
-    def shares(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether one of these tensors shares memory with another input."""
-        inputs = [_memory(value) for value in self._values.values() if isinstance(value, Tensor)]
-        return any(inputs.count(_memory(tensor)) > 1 for tensor in tensors)
+    def share(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether one of these tensors may have elements in common with another one, or with another input."""
+        inputs = [value for value in self._values.values() if isinstance(value, Tensor)]
+        with untracked():
+            return any(_may_overlap(one, other) for one in tensors for other in (*inputs, *tensors))
 
     def lookup(self, inputs: Sequence[Any]) -> Callable[[Any], Any]:
         """A function from a value outside to the subgraph's input that has it."""
@@ -59,6 +61,19 @@ class Operands:
 
 def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _may_overlap(one: Tensor, other: Tensor) -> bool:
+    if one is other or _memory(one) != _memory(other):
+        return False
+    (first, last), (other_first, other_last) = _places(one), _places(other)
+    return not (statically_known_true(last < other_first) or statically_known_true(other_last < first))
+
+
+def _places(tensor: Tensor) -> tuple[Any, Any]:
+    """The places in memory of the first and the last element."""
+    first = tensor.storage_offset()
+    return first, first + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _own(value: Any, shared: set[int]) -> Any:

@@ -311,6 +311,12 @@ class TracedLoop:
         own = len(start) - len(body.mutated)
         mutated = {id(tensor): own + position for position, tensor in enumerate(body.mutated)}
         operands.add(*(value for value in (*body.inputs, *test.inputs) if id(value) not in mutated))
+        if operands.share(body.mutated):
+            refuse(
+                self.site,
+                "an iteration changes a tensor in place and also uses a view of it",
+                "write into the tensor itself, and read it by index in the loop.",
+            )
 
         def function(subgraph: Subgraph) -> Callable[..., Any]:
             def run(*values: Any) -> tuple[Any, ...]:
