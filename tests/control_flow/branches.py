@@ -943,3 +943,13 @@ def is_true(x):
     rises = bool(x[-1] > x[0])
     y = x * 2 if rises is True else x - 1
     return y if rises is not False else y.flip(0)
+
+
+@program("If", cases=(UP, DOWN, ([9.0, 8.0, 7.0],), ([-1.0, 3.0, -4.0],)))
+def assigned_in_conditions(x):
+    if (total := x.sum()) > 0 and (mean := x.mean()) < 5:
+        return x * total * mean
+    elif (first := x[0]) > 0 or (first := x[1].abs()) > 2:
+        return x * first
+    y = a if (a := x.max()) > 2 else (b := x.min()) * 2 + b
+    return x - torch.maximum(total, (c := y * 2)) + c

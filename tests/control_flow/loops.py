@@ -1034,3 +1034,32 @@ def disjoint_parts_changed_in_place(x):
     if x.sum() > 0:
         rest *= first
     return y
+
+
+@program(
+    "If",
+    "Loop",
+    cases=[([[1.0, -2.0], [3.0, 0.5]],), ([[0.1, 0.2]],), ([[9.0, 9.0]] * 3,), ([[2.0, -1.0]] * 5,)],
+    dynamic=ROWS,
+)
+def while_that_assigns_in_its_condition(x):
+    steps, rows, y = 0, [], x
+    while (error := (x**2).sum()) > 0.5 and steps < 20:
+        x, steps = x * 0.7, steps + 1
+    while (size := y.abs().sum()) > 1:
+        y = y * 0.5
+        if size < 3:
+            break
+    else:
+        y = y + 10
+    while len(rows) < x.shape[0] and (value := x[len(rows)].sum()) < 3:
+        rows.append(value)
+    return x, error, y * size, torch.stack([x[0, 0], *rows])
+
+
+@program("Loop", cases=MANY, dynamic=ROWS)
+def starred_rows(x):
+    first, *rest = x
+    for row in rest:
+        first = torch.tanh(first + row)
+    return first

@@ -193,10 +193,6 @@ class _Lowering:
         assert isinstance(loop, _LOOPS)
         number = next(self._numbers)
         flags = _Flags(outer.returns, f"{PREFIX}broken_{number}", f"{PREFIX}continued_{number}")
-        if isinstance(loop, ast.While) and any(isinstance(node, ast.NamedExpr) for node in ast.walk(loop.test)):
-            stop = ast.If(ast.UnaryOp(ast.Not(), loop.test), [at(ast.Break(), loop.test)], [])
-            loop.body.insert(0, at(stop, loop.test))
-            loop.test = at(ast.Constant(True), loop.test)
         exits = set(own_exits(loop.body))
         ends = [flags.breaks] if ast.Break in exits else []
         ends += [flags.returns] if ast.Return in exits and self._returns else []

@@ -226,6 +226,8 @@ def is_rewritten(node: ast.AST) -> bool:
         return isinstance(node.op, (ast.BitAnd, ast.BitOr, ast.BitXor)) or repeats_list(node)
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.Not)
+    if isinstance(node, ast.Starred):
+        return isinstance(node.ctx, ast.Store)
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Tuple) or looks_up(node)
     return isinstance(node, (*_BRANCHES, *_LISTS)) or looks_up(node)

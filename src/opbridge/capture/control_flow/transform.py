@@ -38,6 +38,7 @@ from opbridge.capture.control_flow.names import (
 from opbridge.capture.control_flow.nodes import arguments_of, assignments, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
 from opbridge.capture.control_flow.searches import with_searches
+from opbridge.capture.control_flow.walrus import without_walrus
 
 __all__ = ["converted"]
 
@@ -54,6 +55,7 @@ def converted(
     ListsByAppend(FLOW).visit(function)
     Messages(FLOW).visit(function)
     note_bounds(function)
+    function.body = without_walrus(function.body)
     body = lowered(function)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
