@@ -953,3 +953,14 @@ def assigned_in_conditions(x):
         return x * first
     y = a if (a := x.max()) > 2 else (b := x.min()) * 2 + b
     return x - torch.maximum(total, (c := y * 2)) + c
+
+
+@program("If", "Loop", cases=(UP, DOWN, ([0.0, 0.0, 0.0],)))
+def assigned_in_expressions_in_order(x):
+    y = x * 2
+    if y.sum() + (y := x + 1).sum() > y.mean():
+        y = y - 1
+    z = y + (y := y * 3) + y
+    while torch.maximum(y.abs().sum(), (y := y / 2).sum()) > 1:
+        z = z + y
+    return z, y

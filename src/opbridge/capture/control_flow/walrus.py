@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from opbridge.capture.control_flow.exits import PREFIX, at, own_exits
 
@@ -90,21 +91,47 @@ def _hoisted(expression: ast.expr, numbers: Iterator[int]) -> tuple[list[ast.stm
         result = f"{PREFIX}operand_{next(numbers)}"
         blocks = (_assigned_to(result, one, numbers) for one in (expression.body, expression.orelse))
         return [*before, ast.If(test, *blocks)], ast.Name(result, ast.Load())
+    return _hoisted_parts(expression, numbers)
+
+
+def _hoisted_parts(expression: ast.expr, numbers: Iterator[int]) -> tuple[list[ast.stmt], ast.expr]:
+    """As :func:`_hoisted`, for an expression that evaluates all its parts in their order: ``f(a, b)``, ``a + b``."""
+    parts = list(_parts(expression))
+    last = max(number for number, (_, _, part) in enumerate(parts) if _binds(part))
+    bound = {one.target.id for one in ast.walk(expression) if isinstance(one, ast.NamedExpr)}
     statements: list[ast.stmt] = []
-    for name, value in ast.iter_fields(expression):
-        if isinstance(value, ast.expr):
-            before, value = _hoisted(value, numbers)
-            setattr(expression, name, value)
-            statements += before
-        elif isinstance(value, list):
-            for place, one in enumerate(value):
-                if isinstance(one, ast.expr):
-                    before, value[place] = _hoisted(one, numbers)
-                    statements += before
-                elif isinstance(one, ast.keyword):
-                    before, one.value = _hoisted(one.value, numbers)
-                    statements += before
+    for number, (owner, place, part) in enumerate(parts[: last + 1]):
+        before, value = _hoisted(part, numbers)
+        statements += before
+        if number < last and not _keeps_its_value(value, bound):
+            result = f"{PREFIX}operand_{next(numbers)}"
+            statements.append(ast.Assign([ast.Name(result, ast.Store())], value))
+            value = ast.Name(result, ast.Load())
+        if isinstance(owner, list):
+            owner[place] = value
+        else:
+            setattr(owner, place, value)
     return statements, expression
+
+
+def _parts(expression: ast.expr) -> Iterator[tuple[Any, Any, ast.expr]]:
+    """The parts of an expression in their order, each after the node or list that has it, and its place there."""
+    for name, value in ast.iter_fields(expression):
+        owner, items = (value, enumerate(value)) if isinstance(value, list) else (expression, [(name, value)])
+        for place, one in items:
+            if isinstance(one, ast.keyword):
+                yield one, "value", one.value
+            elif isinstance(one, ast.expr):
+                yield owner, place, one
+
+
+def _keeps_its_value(expression: ast.expr, bound: Collection[str]) -> bool:
+    """Whether a part of an expression may be evaluated after a later part that binds variables."""
+    if isinstance(expression, (ast.Slice, ast.Starred)):
+        return True  # They can't be assigned to a variable.
+    names = {one.id for one in ast.walk(expression) if isinstance(one, ast.Name)}
+    calls = any(isinstance(one, ast.Call) for one in ast.walk(expression))
+    return not calls and names.isdisjoint(bound)
 
 
 def _assigned_to(name: str, expression: ast.expr, numbers: Iterator[int]) -> list[ast.stmt]:
