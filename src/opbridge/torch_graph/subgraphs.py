@@ -388,14 +388,10 @@ def run_subgraph(module: fx.GraphModule, *inputs: Any) -> tuple[Any, ...]:
 
 
 class _Running(fx.Interpreter):
-    """Runs a graph. What an inner loop or branch states about sizes does not hold outside it.
-
-    Reads a number from a copy, because torch can't read one at an offset that is a dynamic number.
-    """
+    """Runs a graph again; what an inner loop or branch states about sizes does not hold outside it."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is torch.ops.aten.item.default:
-            args = (args[0].clone(),)
-        is_inner = isinstance(target, torch._ops.HigherOrderOperator)
-        with facts_of_one_path() if is_inner else contextlib.nullcontext():
+            args = (args[0].clone(),)  # torch can't read a number at an offset that is a dynamic number.
+        with facts_of_one_path() if isinstance(target, torch._ops.HigherOrderOperator) else contextlib.nullcontext():
             return super().call_function(target, args, kwargs)
