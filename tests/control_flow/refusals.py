@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from program import counts, refused
 
@@ -170,3 +172,30 @@ def a_view_that_a_loop_changes(x, n):
     for i in range(n):
         rest[i] += y[i]
     return x + y[:3]
+
+
+@refused("`except ZeroDivisionError` catches an error that it raises for some numbers")
+def caught_division_by_zero(x):
+    try:
+        factor = 1 / x.sum().item()
+    except ZeroDivisionError:
+        factor = 0.0
+    return x * factor
+
+
+@refused("`except ValueError` catches an error", cases=counts(3, 1))
+def caught_error_of_math(x, n):
+    try:
+        factor = math.log(float(n))
+    except (TypeError, ValueError):
+        factor = 0.0
+    return x * factor
+
+
+@refused("`except LookupError` catches an error", cases=counts(1, 2))
+def caught_index(x, n):
+    try:
+        first = x[int(n)]
+    except LookupError:
+        first = x[0]
+    return x * first

@@ -17,6 +17,7 @@ from torch.export.graph_signature import SymBoolArgument, SymFloatArgument
 from opbridge.capture.assuming import Assumptions
 from opbridge.capture.assumption import Assume, Assumption
 from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, compute_check, without_check
+from opbridge.capture.caught_errors import refuse_caught_errors
 from opbridge.capture.changes import Changes, with_changes
 from opbridge.capture.constants import Constants
 from opbridge.capture.control_flow.conversion import converting, refuse_returned_list
@@ -224,6 +225,7 @@ def _captured(
         dimensions = declared_by(module, example, dynamic_shapes)
     declared = tuple(spec for observer in observers for spec in observer.finish(program))
     untried = check_declared_sizes(module, program, example, dimensions, guards) if guards and check_sizes else ()
+    refuse_caught_errors(program)
     if has_drawn:
         refuse_constant_draws(module, given)
     names = names_of_inputs(program, input_names)

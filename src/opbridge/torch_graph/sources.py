@@ -24,6 +24,7 @@ __all__ = [
     "FixedSize",
     "SourceLine",
     "frames_of_error",
+    "frames_of_node",
     "frames_of_stack",
     "frames_outside_torch",
     "full_path",
@@ -276,6 +277,10 @@ def source_of_traceback(traceback: TracebackType | None) -> SourceLine | None:
 
 def source_of_stack_trace(text: str | None) -> SourceLine | None:
     """The user's innermost line of a printed traceback, such as an FX node's ``meta["stack_trace"]``."""
+    return innermost(_frames_of_text(text))
+
+
+def _frames_of_text(text: str | None) -> list[SourceLine]:
     frames: list[SourceLine] = []
     for line in (text or "").splitlines():
         match = _STACK_FRAME.match(line)
@@ -285,7 +290,12 @@ def source_of_stack_trace(text: str | None) -> SourceLine | None:
             frames.append(SourceLine(full_path(match["file"]), int(match["line"]), match["function"] or ""))
         elif frames and line.strip() and not frames[-1].text:
             frames[-1] = dataclasses.replace(frames[-1], text=line.strip())
-    return innermost(frames)
+    return frames
+
+
+def frames_of_node(node: Any) -> tuple[SourceLine, ...]:
+    """The lines of the model that were executing when an FX node was captured, innermost first."""
+    return tuple(_frames_of_text(node.meta.get("stack_trace"))[::-1])
 
 
 def source_of_node(node: Any) -> SourceLine | None:

@@ -19,6 +19,7 @@ __all__ = [
     "called_name",
     "condition_at",
     "enclosing_function",
+    "errors_caught_at",
     "numbers_compared",
     "parsed_file",
     "tested_at",
@@ -115,6 +116,17 @@ def _condition_at(source: SourceLine | None) -> tuple[str, ast.expr | None]:
             for found in _conditions(node, source.line):
                 return found
     return "", None
+
+
+def errors_caught_at(source: SourceLine) -> list[str]:
+    """The names of the errors that ``try`` statements around a line catch, apart from ``Exception`` and a bare one."""
+    tree = _parsed(source.file)
+    found: list[str] = []
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Try) and any(_spans(statement, source.line) for statement in node.body):
+            types = [handler.type for handler in node.handlers if handler.type is not None]
+            found += [part.id for one in types for part in ast.walk(one) if isinstance(part, ast.Name)]
+    return found
 
 
 def numbers_compared(source: SourceLine, value_of: Callable[[str], Any]) -> tuple[int, ...]:
