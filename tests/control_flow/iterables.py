@@ -76,7 +76,7 @@ def mapped_and_filtered(x):
     return torch.stack(rows), torch.stack([x[0], *kept]), torch.stack(products), len(kept)
 
 
-@program("Loop", cases=SIZES, dynamic=ROWS)
+@program(cases=SIZES, dynamic=ROWS)
 def lists_of_rows(x):
     rows, numbered = list(x), tuple(reversed(x))
     first, *rest = x

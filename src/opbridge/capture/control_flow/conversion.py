@@ -293,9 +293,10 @@ def _keyword(line: SourceLine) -> str:
             if isinstance(node, ast.Attribute) and node.attr == "numel":
                 return "numel"
             function = node.func if isinstance(node, ast.Call) else None
-            if (getattr(function, "id", None) or getattr(function, "attr", None)) in (*PARTS, *OF_ITEMS):
+            name = getattr(function, "id", None) or getattr(function, "attr", None)
+            if name in PARTS or name == "range":
                 return "parts"
-            keyword = "[]" if looks_up(node) else keyword
+            keyword = "[]" if looks_up(node) else keyword or ("parts" if name in OF_ITEMS else "")
     return keyword
 
 
