@@ -21,6 +21,7 @@ from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.captured_run import Observer, PairRun, Resumption
 from opbridge.proof.verify.compare import is_floating
 from opbridge.proof.verify.eager import Eager
+from opbridge.proof.verify.edge_sizes import EdgeSizes, ProgramRefuses
 from opbridge.proof.verify.fresh import EXAMPLE_ROWS, EXAMPLE_VALUES, LENGTHS, WIDE_RANGE
 from opbridge.proof.verify.inputs import InputSpecs, numbers_as, to_numpy
 from opbridge.proof.verify.journal import EngineJournal, Passed
@@ -40,7 +41,6 @@ from opbridge.torch_graph.sources import source_of_node
 
 __all__ = ["CapturedReference", "output_positions"]
 
-_MOST_EDGES = 24
 _PATH_SEEDS = 8
 
 
@@ -203,7 +203,7 @@ class CapturedReference:
                 yield self._case(name, sizes, flat)
             except OpbridgeError:
                 raise
-            except _ProgramRefuses as error:
+            except ProgramRefuses as error:
                 yield self._refused_by_program(name, sizes, "these inputs", error)
             except Exception as error:
                 raise InputError(
@@ -237,8 +237,17 @@ class CapturedReference:
             text = f"No other size of the dynamic dimension {name} could be verified: {'; '.join(reasons)}"
             yield CaseResult(f"other sizes of {name}", {}, NOT_VERIFIED, error=text)
         yield from self._on_other_paths(scale)
+        edges = EdgeSizes(
+            self.specs.sizes,
+            lambda symbol: self._dimension_names.get(symbol, symbol),
+            lambda name, sizes: self._case(name, sizes, self.specs.fresh(sizes, self._seed, scale)),
+            self._agrees,
+            self.notes,
+        )
         if edge_sizes:
-            yield from self._at_edges(scale, search.done)
+            yield from edges.cases(search.done)
+        else:
+            edges.note_size_one(search.done)
 
     def _on_other_paths(self, scale: int) -> Iterator[Case]:
         """Inputs on which a branch is taken, or a loop runs as often, as in no case before."""
@@ -265,27 +274,6 @@ class CapturedReference:
             if not case.run.nan:
                 number += 1
                 yield case
-
-    def _at_edges(self, scale: int, done: Sequence[Mapping[str, int]]) -> Iterator[Case]:
-        """Every dynamic dimension at 0, at 1, and at an odd or even size."""
-        for number, (symbol, sizes) in enumerate(self.specs.sizes.edges(done)):
-            if number == _MOST_EDGES:
-                self.notes.append(f"only the first {_MOST_EDGES} of the edge sizes were tried")
-                return
-            dimension, size = self._named({symbol: 0}).popitem()[0], sizes[symbol]
-            text = f"{dimension}={size}"
-            try:
-                case = self._case(f"size {text}", sizes, self.specs.fresh(sizes, self._seed, scale))
-            except Exception as error:
-                self.notes.append(f"PyTorch refuses {text}: {described_error(error)}")
-                continue
-            if self.specs.sizes.is_promised(sizes) or self._agrees(case):
-                yield case
-            else:
-                self.notes.append(
-                    f"at {text} the captured graph does not compute what the module computes, because torch.export "
-                    f"assumed that {dimension} is at least 2; the engine was not run at this size"
-                )
 
     def _agrees(self, case: Case) -> bool:
         judgement = Judgement(self, case.name, case.feeds, case.run, None, self._seed)
@@ -315,7 +303,7 @@ class CapturedReference:
             run = self.graph.run(flat, seed=self._seed, watch=watch)
         except Exception as error:
             if accepted and not isinstance(error, TooSlow):
-                raise _ProgramRefuses(described_error(error)) from error
+                raise ProgramRefuses(described_error(error)) from error
             raise
         return run, "" if watch is None else watch.found
 
@@ -330,7 +318,7 @@ class CapturedReference:
         for scale in range(WIDE_RANGE, LENGTHS + 1):
             try:
                 case = self._case("example sizes", sizes, self.specs.fresh(sizes, self._seed, scale))
-            except _ProgramRefuses as error:
+            except ProgramRefuses as error:
                 if not self._assumed:
                     return self._refused_by_program("example sizes", sizes, "fresh inputs", error), scale
                 message = f"fresh ones violate an assumption of the model: {error}"
@@ -362,7 +350,7 @@ class CapturedReference:
         for values in dict.fromkeys((scale, EXAMPLE_VALUES, LENGTHS, EXAMPLE_ROWS)):
             try:
                 case = self._case(name, sizes, self.specs.fresh(sizes, self._seed + len(refused), values))
-            except _ProgramRefuses as error:
+            except ProgramRefuses as error:
                 if self._assumed:
                     reasons.append(f"at {text}, the inputs violate an assumption of the model: {error}")
                     continue
@@ -384,10 +372,6 @@ class CapturedReference:
             return outside
         refused.append(reasons[0])
         return None
-
-
-class _ProgramRefuses(Exception):
-    """The captured program does not accept inputs that eager PyTorch accepts."""
 
 
 def output_positions(program: torch.export.ExportedProgram, count: int) -> list[int]:
