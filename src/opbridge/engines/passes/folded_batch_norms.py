@@ -37,11 +37,14 @@ def _fold(norm: ir.Node) -> bool:
     weight, offset = _tensor(norm, matrix * factors), _tensor(norm, (bias - mean) * factors + shift)
     if not all(np.isfinite(tensor.numpy()).all() for tensor in (weight, offset)):
         return False
-    steps: list[tuple[str, list[ir.Value | None], dict[str, ir.Attr]]] = [
-        ("MatMul", [_initializer(norm, "weight", weight)], {}),
-        ("Add", [_initializer(norm, "bias", offset)], {}),
-        *((node.op_type, list(node.inputs[1:]), dict(node.attributes)) for node in between),
-    ]
+    constants: list[ir.Value | None] = [_initializer(norm, "weight", weight), _initializer(norm, "bias", offset)]
+    steps: list[tuple[str, list[ir.Value | None], dict[str, ir.Attr]]]
+    if [node.op_type for node in between] == ["Reshape"]:  # To two axes, so that one Gemm does all.
+        rows = _initializer(norm, "rows", ir.tensor(np.array([-1, len(matrix)], np.int64)))
+        steps = [("Reshape", [rows], {}), ("Gemm", constants, {})]
+    else:
+        steps = [("MatMul", constants[:1], {}), ("Add", constants[1:], {})]
+        steps += [(node.op_type, list(node.inputs[1:]), dict(node.attributes)) for node in between]
     value = product.inputs[0]
     made = []
     for number, (operator, others, attributes) in enumerate(steps):
