@@ -154,6 +154,7 @@ def _is_installed(file: str) -> bool:
     return any(folder and file.startswith(folder) for folder in folders)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
     """Whether lines of ``file`` are never shown to the user, because it belongs to torch, to opbridge or to Python."""
     if file.startswith("<"):
