@@ -153,7 +153,7 @@ def test_four_kinds_of_problems_are_found_in_one_run() -> None:
             mask = None
             for bound in (0, 1):
                 if x.sum() < bound:
-                    mask = x > 0
+                    mask = x > 0 if mask is None else mask | (x > 0)
             x = torch.cond(x.mean() > 0, positive_part, torch.neg, (x,))
             x = no_fake(x)
             return lost(torch.hypot(x, x)) if mask is None else x * mask
