@@ -36,7 +36,8 @@ def parity(x: Tensor) -> Tensor:
 
 
 def rows_in_python(x: Tensor) -> Tensor:
-    return torch.stack(list(map(torch.sin, x.unbind())))
+    rows = {i: row.sin() for i, row in enumerate(x.unbind())}
+    return torch.stack(list(rows.values()))
 
 
 def reads_an_index(x: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ def counts_in_python(x: Tensor) -> Tensor:
 def counts_from_a_float(x: Tensor) -> Tensor:
     count = int(x.max()) - 10
     for _ in range(count):
-        x = torch.nn.functional.pad(x, (1, 0))
+        x = torch.cat([x, x], 1)
     return x
 
 

@@ -15,8 +15,10 @@ import contextlib
 import functools
 import math
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest import mock
 
 import sympy  # type: ignore[import-untyped]
 
@@ -34,102 +36,76 @@ def correcting_capture() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def following_replaced_sizes() -> Iterator[None]:
+def following_replaced_sizes() -> AbstractContextManager[Any]:
     """Let torch look up what a size is replaced by before it makes another size equal to it."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    before = getattr(ShapeEnv, "_unify_unbacked_aliases", None)
-    if before is None:
-        yield
-        return
+    def unify(own: Callable[..., Any], env: Any, new: Any, destination: Any) -> None:
+        own(env, new, env.replace(destination))
 
-    def unify(self: ShapeEnv, new: Any, destination: Any) -> None:
-        before(self, new, self.replace(destination))
-
-    ShapeEnv._unify_unbacked_aliases = unify  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        ShapeEnv._unify_unbacked_aliases = before  # type: ignore[method-assign]
+    return _corrected(ShapeEnv, "_unify_unbacked_aliases", unify)
 
 
-@contextlib.contextmanager
-def _leaving_modules() -> Iterator[None]:
+def _corrected(owner: type, name: str, corrected: Callable[..., Any]) -> AbstractContextManager[Any]:
+    """Call a function with a method and its arguments in the place of the method; nothing if this torch has none."""
+    own = getattr(owner, name, None)
+    if own is None:
+        return contextlib.nullcontext()
+
+    @functools.wraps(own)
+    def method(*arguments: Any, **options: Any) -> Any:
+        return corrected(own, *arguments, **options)
+
+    return mock.patch.object(owner, name, method)
+
+
+def _leaving_modules() -> AbstractContextManager[Any]:
     """Let torch's tracer leave a module that raises, as in ``try: layer(x, lengths) except TypeError: layer(x)``."""
     from torch.fx import Tracer
 
-    before = Tracer.call_module
-
-    @functools.wraps(before)
-    def call_module(self: Tracer, *args: Any, **kwargs: Any) -> Any:
-        entered = self.module_stack.copy()
+    def call_module(own: Callable[..., Any], tracer: Any, *args: Any, **kwargs: Any) -> Any:
+        entered = tracer.module_stack.copy()
         try:
-            return before(self, *args, **kwargs)
+            return own(tracer, *args, **kwargs)
         except Exception:
-            self.module_stack = entered
+            tracer.module_stack = entered
             raise
 
-    Tracer.call_module = call_module  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Tracer.call_module = before  # type: ignore[method-assign]
+    return _corrected(Tracer, "call_module", call_module)
 
 
-@contextlib.contextmanager
-def _leaving_unsolved_equations() -> Iterator[None]:
+def _leaving_unsolved_equations() -> AbstractContextManager[Any]:
     """Let an equation of sizes that sympy can't solve be a condition; torch would fail, without naming the size."""
     from torch.fx.experimental.symbolic_shapes import DimConstraints
 
-    before = DimConstraints.solve
-
-    def solve(self: DimConstraints) -> None:
-        for symbol in list(self._symbols_with_equalities):
+    def solve(own: Callable[..., Any], constraints: Any) -> None:
+        for symbol in list(constraints._symbols_with_equalities):
             try:
-                sympy.reduce_inequalities(self._univariate_inequalities[symbol], symbol)
+                sympy.reduce_inequalities(constraints._univariate_inequalities[symbol], symbol)
             except NotImplementedError:
-                self._symbols_with_equalities.discard(symbol)
-        before(self)
+                constraints._symbols_with_equalities.discard(symbol)
+        own(constraints)
 
-    DimConstraints.solve = solve  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        DimConstraints.solve = before  # type: ignore[method-assign]
+    return _corrected(DimConstraints, "solve", solve)
 
 
-@contextlib.contextmanager
-def _noting_lines() -> Iterator[None]:
+def _noting_lines() -> AbstractContextManager[Any]:
     """Let torch note for each node the lines of all functions of the model that were executing."""
     from torch.fx.proxy import TracerBase
 
-    before = TracerBase._filter_traceback_frames
-
-    def filtered(self: TracerBase, frames: traceback.StackSummary) -> traceback.StackSummary:
+    def filtered(own: Callable[..., Any], tracer: Any, frames: traceback.StackSummary) -> traceback.StackSummary:
         forward = next((index for index, frame in enumerate(frames) if frame.name == "forward"), len(frames))
         kept = [frame for frame in frames[forward:] if frame.name == "forward" or not is_internal(frame.filename)]
         return traceback.StackSummary.from_list(kept)
 
-    TracerBase._filter_traceback_frames = filtered  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        TracerBase._filter_traceback_frames = before  # type: ignore[method-assign]
+    return _corrected(TracerBase, "_filter_traceback_frames", filtered)
 
 
-@contextlib.contextmanager
-def rounding_proxies() -> Iterator[None]:
+def rounding_proxies() -> AbstractContextManager[Any]:
     """Let ``math.floor`` and the like of a number in a graph be nodes of the graph."""
     from torch.fx import Proxy
 
     def rounded(function: Any) -> Any:
         return lambda self, *digits: self.tracer.create_proxy("call_function", function, (self, *digits), {})
 
-    for name, function in _ROUNDINGS.items():
-        setattr(Proxy, name, rounded(function))
-    try:
-        yield
-    finally:
-        for name in _ROUNDINGS:
-            delattr(Proxy, name)
+    return mock.patch.multiple(Proxy, create=True, **{name: rounded(one) for name, one in _ROUNDINGS.items()})

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from opbridge.torch_graph.internals import is_fake
 from opbridge.torch_graph.subgraphs import constant_of
 
-__all__ = ["depends_on_data", "element_at", "in_order", "order_of"]
+__all__ = ["depends_on_data", "in_order", "order_of_columns"]
 
 _DTYPES = {
     bool: torch.int64, int: torch.int64, torch.SymInt: torch.int64, float: torch.float64, torch.SymFloat: torch.float64,
@@ -29,7 +29,7 @@ def depends_on_data(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat)) and bool(free_unbacked_symbols(value))
 
 
-def order_of(keys: Sequence[Any], reverse: bool) -> Tensor | None:
+def _order_of(keys: Sequence[Any], reverse: bool) -> Tensor | None:
     """The positions of values in the order of their keys, equal ones in the order that they have.
 
     Args:
@@ -67,11 +67,11 @@ def in_order(values: Sequence[Any], keys: Sequence[Any], reverse: bool) -> list[
     Returns:
         The values; None if a graph can't choose from these values by these keys.
     """
-    order = order_of(keys, reverse)
+    order = _order_of(keys, reverse)
     columns = _columns(values) if order is not None else None
     if columns is None or order is None:
         return None
-    return [element_at(columns, position) for position in order.unbind(0)]
+    return [_element_at(columns, position) for position in order.unbind(0)]
 
 
 Columns = tuple[list[Any], pytree.TreeSpec]
@@ -93,7 +93,7 @@ def _columns(values: Sequence[Any]) -> Columns | None:
     return columns, structure
 
 
-def element_at(columns: Columns, position: Tensor) -> Any:
+def _element_at(columns: Columns, position: Tensor) -> Any:
     """The value at a position, an int64 tensor of rank 0."""
     leaves = [_at(column, parts, position) for column, parts in columns[0]]
     return pytree.tree_unflatten(leaves, columns[1])

@@ -116,9 +116,10 @@ def _extreme(original: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) 
 def _in_order(original: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
     @functools.wraps(original)
     def in_order(values: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any]:
-        ordered = None
-        values = values if _called_by_torch() else _as_sequence(values)
-        if type(values) in _SEQUENCES and not _called_by_torch():
+        if _called_by_torch():
+            return original(values, key=key, reverse=reverse)
+        values, ordered = _as_sequence(values), None
+        if type(values) in _SEQUENCES:
             ordered = _in_order_of_size(values, reverse) if key is None else _ordered(values, key, reverse)
         return original(values, key=key, reverse=reverse) if ordered is None else ordered
 

@@ -14,7 +14,6 @@ import torch
 
 from opbridge.capture.control_flow import flow  # noqa: F401 - converted code imports it while builtins are replaced
 from opbridge.capture.control_flow.conditions import on_sizes
-from opbridge.capture.control_flow.counted import counting_rows
 from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
 from opbridge.capture.control_flow.list_uses import ListUsed
@@ -25,6 +24,7 @@ from opbridge.capture.control_flow.searches import with_searches
 from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted
+from opbridge.capture.control_flow.unconverted_len import counting_rows
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import (
     data_dependent_guard,

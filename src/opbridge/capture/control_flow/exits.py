@@ -10,12 +10,12 @@ import ast
 import copy
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
 from opbridge.capture.control_flow.names import inside
 
-__all__ = ["PREFIX", "as_branch", "at", "leaves", "lowered", "own_exits", "place", "with_rest_inside"]
+__all__ = ["PREFIX", "as_branch", "at", "change_blocks", "leaves", "lowered", "own_exits", "place", "with_rest_inside"]
 
 PREFIX = "_opbridge_"
 """The beginning of the names that converted code has besides those of its source."""
@@ -125,6 +125,17 @@ def _blocks(statement: ast.stmt) -> Iterator[tuple[str, list[ast.stmt]]]:
         yield "handler", handler.body
 
 
+def change_blocks(statement: ast.stmt, change: Callable[[list[ast.stmt]], list[ast.stmt]]) -> None:
+    """Replace the blocks of a statement by what a function makes of them; those of functions and classes stay."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return
+    for name in ("body", "orelse", "finalbody"):
+        if getattr(statement, name, None):
+            setattr(statement, name, change(getattr(statement, name)))
+    for handler in getattr(statement, "handlers", ()):
+        handler.body = change(handler.body)
+
+
 def leaves(block: Sequence[ast.stmt]) -> bool:
     """Whether a block never runs on into what follows it."""
     last = block[-1] if block else None
@@ -182,11 +193,7 @@ class _Lowering:
     def _compound(self, statement: ast.stmt, flags: _Flags) -> list[ast.stmt]:
         if isinstance(statement, _LOOPS):
             return self._loop(statement, flags)
-        for name in ("body", "orelse", "finalbody"):
-            if getattr(statement, name, None):
-                setattr(statement, name, self.block(getattr(statement, name), flags) or [at(ast.Pass(), statement)])
-        for handler in getattr(statement, "handlers", ()):
-            handler.body = self.block(handler.body, flags) or [at(ast.Pass(), statement)]
+        change_blocks(statement, lambda block: self.block(block, flags) or [at(ast.Pass(), statement)])
         return [statement]
 
     def _loop(self, loop: ast.stmt, outer: _Flags) -> list[ast.stmt]:

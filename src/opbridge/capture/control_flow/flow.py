@@ -9,7 +9,6 @@ from typing import Any
 
 from opbridge.capture.control_flow.branches import all_of, any_of, for_each_outcome, if_, if_expression, not_
 from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, identity
-from opbridge.capture.control_flow.functions import builtin
 from opbridge.capture.control_flow.lookups import (
     assign,
     contains,
@@ -21,6 +20,7 @@ from opbridge.capture.control_flow.lookups import (
     written_at,
 )
 from opbridge.capture.control_flow.loops import for_, has_items, list_of, quantified, while_
+from opbridge.capture.control_flow.python_functions import builtin
 from opbridge.capture.control_flow.sequences import last, of_parts, repeated, unpacked
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from opbridge.capture.control_flow import functions, rows, sequences
+from opbridge.capture.control_flow import python_functions, rows, sequences
 from opbridge.capture.control_flow.branches import if_expression
 from opbridge.capture.control_flow.conditions import Indices, condition, equality, is_dynamic, opposite
 from opbridge.capture.control_flow.list_uses import refuse_use
@@ -196,7 +196,7 @@ def delete(value: Any, index: Any) -> None:
 
 def _sort(site: Site, owner: list[Any], *, key: Any = None, reverse: bool = False) -> None:
     """``sort`` of a list."""
-    owner[:] = functions.ordered(site, owner, key=key, reverse=reverse)
+    owner[:] = python_functions.ordered(site, owner, key=key, reverse=reverse)
 
 
 def lookup(owner: Any, name: str, site: Site) -> Any:

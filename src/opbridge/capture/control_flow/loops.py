@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from opbridge.capture.control_flow.trees import tree_leaves
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
 
-__all__ = ["for_", "has_items", "list_of", "quantified", "while_"]
+__all__ = ["folded", "for_", "has_items", "list_of", "quantified", "while_"]
 
 Action = Callable[[], Any]
 
@@ -161,19 +161,41 @@ def quantified(
     if dynamic_sequence(iterable) is None:
         found = BUILTINS["any"](decides(item) for item in iterable)
         return opposite(found) if name == "all" else found
-    found, others = False, held()
+    found = folded(site, iterable, False, lambda _, item: decides(item), held(), lambda one: opposite(condition(one)))
+    return opposite(condition(found)) if name == "all" else found
+
+
+def folded(
+    site: Site,
+    iterable: Any,
+    value: Any,
+    step: Callable[[Any, Any], Any],
+    held: Mapping[str, Any],
+    goes_on: Callable[[Any], Any] | None = None,
+) -> Any:
+    """The value after a loop in which each item makes a new one of it.
+
+    Args:
+        site: The expression.
+        iterable: What it loops over.
+        value: The value before the loop.
+        step: Takes the value and an item, and returns the next value.
+        held: What ``step`` may change, by its name.
+        goes_on: Takes the value, and returns whether there is another iteration; None if it takes all items.
+    """
 
     def assign(values: Sequence[Any]) -> None:
-        nonlocal found
-        (found,) = values
+        nonlocal value
+        (value,) = values
 
     def body(item: Any) -> None:
-        nonlocal found
-        found = decides(item)
+        nonlocal value
+        value = step(value, item)
 
-    state = State((f"the result of {name}",), lambda: (found,), assign, tuple(others), lambda: tuple(others.values()))
-    for_(iterable, body, lambda: opposite(condition(found)), state, site)
-    return opposite(condition(found)) if name == "all" else found
+    test = None if goes_on is None else lambda: goes_on(value)
+    state = State(("the result",), lambda: (value,), assign, tuple(held), lambda: tuple(held.values()))
+    for_(iterable, body, test, state, site)
+    return value
 
 
 class _Written(Exception):

@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Sequence
 
-from opbridge.capture.control_flow.exits import PREFIX, at
+from opbridge.capture.control_flow.exits import PREFIX, at, change_blocks
 from opbridge.capture.control_flow.names import assigned, augmented, inside, loaded
 
 __all__ = ["with_searches"]
@@ -38,11 +38,7 @@ def with_searches(block: Sequence[ast.stmt]) -> list[ast.stmt]:
     statements = [one for statement in block for one in _expanded(statement)]
     found: list[ast.stmt] = []
     for statement in statements:
-        for name in _BLOCKS if not isinstance(statement, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)) else ():
-            if getattr(statement, name, None):
-                setattr(statement, name, with_searches(getattr(statement, name)))
-        for part in getattr(statement, "handlers", ()):
-            part.body = with_searches(part.body)
+        change_blocks(statement, with_searches)
         groups = _searched(statement, found) if isinstance(statement, (ast.For, ast.While)) else []
         after: list[ast.stmt] = []
         for names in groups:

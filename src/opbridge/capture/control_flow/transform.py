@@ -21,7 +21,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.bounds import note_bounds
-from opbridge.capture.control_flow.calls import FLOW, Expressions
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import has_no_result
 from opbridge.capture.control_flow.liveness import read_after_branches, set_in_each_iteration
@@ -38,6 +37,7 @@ from opbridge.capture.control_flow.names import (
 from opbridge.capture.control_flow.nodes import arguments_of, assignments, located, name_of, parsed, strings
 from opbridge.capture.control_flow.runs import run_for_each_outcome
 from opbridge.capture.control_flow.searches import with_searches
+from opbridge.capture.control_flow.transform_expressions import FLOW, Expressions
 from opbridge.capture.control_flow.walrus import without_walrus
 
 __all__ = ["converted"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from opbridge.capture.control_flow.exits import PREFIX, at, own_exits
+from opbridge.capture.control_flow.exits import PREFIX, at, change_blocks, own_exits
 
 __all__ = ["without_walrus"]
 
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def without_walrus(block: Sequence[ast.stmt], numbers: Iterator[int] | None = None) -> list[ast.stmt]:
@@ -31,12 +31,7 @@ def without_walrus(block: Sequence[ast.stmt], numbers: Iterator[int] | None = No
     numbers = itertools.count() if numbers is None else numbers
     found: list[ast.stmt] = []
     for statement in block:
-        if not isinstance(statement, _FUNCTIONS):
-            for name in ("body", "orelse", "finalbody"):
-                if getattr(statement, name, None):
-                    setattr(statement, name, without_walrus(getattr(statement, name), numbers))
-            for handler in getattr(statement, "handlers", ()):
-                handler.body = without_walrus(handler.body, numbers)
+        change_blocks(statement, functools.partial(without_walrus, numbers=numbers))
         if isinstance(statement, ast.While) and _binds(statement.test):
             _test_inside(statement, numbers)
         part = "test" if isinstance(statement, (ast.If, ast.Assert)) else "value"

@@ -6,18 +6,17 @@ import builtins
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from opbridge.capture.control_flow.items import After, Pairs, Pieces, Product, Together
-from opbridge.capture.control_flow.loops import for_, list_of
+from opbridge.capture.control_flow.loops import folded, list_of
 from opbridge.capture.control_flow.rows import Rows, columns_of, element, has_rows, stacked
 from opbridge.capture.control_flow.sequences import BUILTINS, dynamic_sequence, items_of
 from opbridge.capture.control_flow.site import Site
-from opbridge.capture.control_flow.state import State
 from opbridge.capture.control_flow.steps import DynamicSequence, Steps
 from opbridge.torch_graph.ordering import order_of_columns
 
@@ -91,23 +90,15 @@ def _folded(
 ) -> Any:
     """``functools.reduce``, with all its values in ``rows`` if these are given."""
     value = initial[0] if initial else items.item(torch.zeros((), dtype=torch.int64))
-    if rows is not None:
-        rows.append(value)
+    if rows is None:
+        return folded(site, items if initial else After(items), value, function, held())
+    rows.append(value)
 
-    def assign(values: Sequence[Any]) -> None:
-        nonlocal value
-        (value,) = values
+    def step(value: Any, item: Any) -> Any:
+        rows.append(function(value, item))
+        return rows[-1]
 
-    def body(item: Any) -> None:
-        nonlocal value
-        value = function(value, item)
-        if rows is not None:
-            rows.append(value)
-
-    others = held()
-    state = State(("the result",), lambda: (value,), assign, ("the list", *others), lambda: (rows, *others.values()))
-    for_(items if initial else After(items), body, None, state, site)  # type: ignore[arg-type]
-    return value
+    return folded(site, items if initial else After(items), value, step, {"the list": rows, **held()})
 
 
 def _pairwise(site: Site, held: Held, original: Any, items: Any) -> Any:
