@@ -119,3 +119,100 @@ def order_by_keys_of_tensors(x):
     best = max([(row[0] * 2, row) for row in x], key=lambda pair: pair[0])
     numbers = sorted(float(value) for value in x[:, 1])
     return torch.stack(rows), x[indices[1]], x[pairs[0][1]] + x[pairs[4][1]] * 2, best[1], torch.tensor(numbers)
+
+
+@program("If", "Loop", cases=SIZES, dynamic=ROWS)
+def comprehensions_of_several_loops(x):
+    products = torch.stack([a * b for a in x for b in x])
+    upper = torch.stack([a - b for i, a in enumerate(x) for b in x[i:] if a[0] >= b[0]])
+    lower = torch.stack([x[i] * j for i in range(x.shape[0]) for j in range(i + 1)])
+    columns = torch.stack([row[i] * row[j] for row in x for i in range(3) for j in range(i)])
+    return products, upper, lower, columns, sum((a * b).sum() for a in x for b in x)
+
+
+@program("If", "Loop", cases=SIZES, dynamic=ROWS)
+def search_of_several_loops(x):
+    if any((a - b).abs().sum() < 0.5 for i, a in enumerate(x) for b in x[i + 1 :]):
+        return x * 2
+    return x
+
+
+@program("If", "Loop", cases=SIZES, dynamic=ROWS)
+def parts_that_are_collected(x):
+    parts = [x[i : i + 2] for i in range(0, x.shape[0], 2)]
+    sums = torch.stack([part.sum(0) for part in parts])
+    changed = []
+    for part in parts:
+        changed.append(torch.tanh(part) * part.mean())
+    return sums, torch.cat(changed), parts[-1]
+
+
+def halves(x):
+    for row in x:
+        yield row / 2
+
+
+def windows(x, size):
+    """The parts of a tensor."""
+    for i in range(0, x.shape[0], size):
+        yield x[i : i + size]
+
+
+def positive(x):
+    for i, row in enumerate(x):
+        if row.sum() > 0:
+            yield i, row
+
+
+def until_large(x):
+    for row in x:
+        if row.sum() > 1:
+            return
+        yield row
+
+
+def with_ends(x):
+    yield x[0]
+    yield from halves(x)
+    yield x[-1]
+
+
+@program("If", "Loop", cases=[*SIZES, (-torch.ones(4, 3),), (torch.ones(4, 3),)], dynamic=ROWS)
+def generators(x):
+    total = torch.zeros(3)
+    for half in halves(x):
+        total = torch.tanh(total + half)
+    for i, row in positive(x):
+        total = total + row * i
+    ends = torch.cat([row[None] for row in with_ends(x)])
+    return total, sum(until_large(x), torch.zeros(3)), ends, torch.stack(list(halves(x)))
+
+
+@program("If", "Loop", cases=SIZES, dynamic=ROWS)
+def generator_of_parts(x):
+    total = torch.zeros(3)
+    for window in windows(x, 2):
+        total = torch.tanh(total + window.sum(0))
+    return total, torch.stack([window.sum(0) for window in windows(x, 4)])
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+class GeneratorMethod(torch.nn.Module):
+    def states(self, x):
+        h = torch.zeros(3)
+        for row in x:
+            h = torch.tanh(h + row)
+            yield h
+
+    def forward(self, x):
+        return torch.stack(tuple(self.states(x)))
+
+
+@program("Loop", cases=SIZES, dynamic=ROWS)
+def generator_expressions(x):
+    def collected(rows):
+        return torch.stack([row + 1 for row in rows])
+
+    doubled = (row * 2 for row in x)
+    constants = (i * 2 for i in range(3))
+    return torch.stack(list(doubled)), collected(row * 3 for row in x), x * next(constants) + next(constants)

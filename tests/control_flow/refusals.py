@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import torch
 from program import counts, refused
 
 
-@refused("is a generator")
+@refused("the list of what the generator yields grows in a loop without a largest number of iterations")
 def generator(x):
     def halves(y):
         while y.sum() > 1:
@@ -152,7 +153,7 @@ def element_that_is_not_one(x, n):
     return torch.block_diag(*rows)
 
 
-@refused("'halves' is a generator")
+@refused("the list of what the generator yields grows in a loop without a largest number of iterations")
 def error_that_is_raised_anew(x):
     def halves(y):
         while y.sum() > 1:
@@ -199,3 +200,37 @@ def caught_index(x, n):
     except LookupError:
         first = x[0]
     return x * first
+
+
+@refused("the generator 'sums' uses the value of a yield")
+def generator_that_is_sent_values(x):
+    def sums(y):
+        if y.sum() > 0:
+            scale = yield y
+            yield y * scale
+
+    values = sums(x)
+    return next(values) + values.send(2)
+
+
+@refused("'doubled' is a generator that other code runs step by step")
+def context_manager(x):
+    @contextlib.contextmanager
+    def doubled(y):
+        if y.sum() > 0:
+            y *= 2
+        yield y
+
+    with doubled(x + 1) as y:
+        return y
+
+
+@refused("a generator yields more than 4096 values")
+def generator_without_end(x):
+    def forever(y):
+        if y.sum() > 0:
+            y = y * 2
+        while True:
+            yield y
+
+    return sum(y for y, _ in zip(forever(x), range(3), strict=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opbridge import findings
@@ -88,10 +88,11 @@ def explain_capture_failure(
     Returns:
         A :class:`CaptureFailure`, or an :class:`~opbridge.errors.InputError` if the arguments are wrong. Its
         ``details`` have the whole traceback and the partly captured graph. An
-        :class:`~opbridge.errors.OpbridgeError` is returned unchanged.
+        :class:`~opbridge.errors.OpbridgeError` is returned unchanged, also if the model caught it and raised another.
     """
-    if isinstance(error, OpbridgeError):
-        return error
+    raised_before = next((one for one in _chain(error) if isinstance(one, OpbridgeError)), None)
+    if raised_before is not None:
+        return raised_before
     finding = capture_finding(error, model, args, kwargs, dynamic_shapes=dynamic_shapes, fixed_sizes=fixed_sizes)
     details = _details(error)
     kind = getattr(findings.by_code(finding.code), "ERROR", CaptureError)
@@ -103,6 +104,16 @@ def explain_capture_failure(
         return CaptureFailure(finding, details=details, lines=lines, fixes_sizes=bool(fixed_sizes), axes=axes)
     raised: OpbridgeError = kind(finding.message, fix=finding.fix, details=details)
     return raised
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it was raised from."""
+    seen: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and all(current is not one for one in seen):
+        yield current
+        seen.append(current)
+        current = current.__cause__
 
 
 def _details(error: BaseException) -> str:

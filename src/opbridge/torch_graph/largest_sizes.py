@@ -121,8 +121,9 @@ def _bound_of(expression: Any, env: Any, known: Set[Any], is_upper: bool) -> Any
     made = _largest_made(expression, known) if is_upper else None
     if made is not None:
         return _expression(made)
-    if is_upper and (between := _most_between(expression)) is not None:
-        return between
+    between = _between(expression) if is_upper else None
+    if between is not None and (most := _bound_of(between, env, known, is_upper)) is not None:
+        return Max(most, 0)
     if isinstance(expression, (Max, Min)):
         of_all = [_bound_of(one, env, known, is_upper) for one in expression.args]
         return None if None in of_all else expression.func(*of_all)
@@ -136,16 +137,15 @@ def _bound_of(expression: Any, env: Any, known: Set[Any], is_upper: bool) -> Any
     return limit if limit.is_Integer and abs(limit) < _LARGEST else None
 
 
-def _most_between(expression: Any) -> Any:
-    """The largest value of ``Min(n, end) - Min(n, start)``, the size of a slice, if ``end - start`` is known."""
+def _between(expression: Any) -> Any:
+    """``end - start`` for ``Min(n, end) - Min(n, start)``, the size of a slice; None for another expression."""
     terms = {factor: term for term, factor in expression.as_coefficients_dict().items()}
     if terms.keys() != {1, -1} or not all(isinstance(term, Min) for term in terms.values()):
         return None
     starts, ends = set(terms[-1].args), set(terms[1].args)
     if len(starts - ends) != 1 or len(ends - starts) != 1:
         return None
-    count = (ends - starts).pop() - (starts - ends).pop()
-    return sympy.Max(count, 0) if count.is_Integer else None
+    return (ends - starts).pop() - (starts - ends).pop()
 
 
 def _largest_made(size: Any, known: Set[Any]) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from opbridge.capture.control_flow.names import MESSAGES, inside
+from opbridge.capture.control_flow.generators import reason_to_stay_generator, yields
+from opbridge.capture.control_flow.names import MESSAGES
 
 __all__ = ["COMPARED", "binds", "has_no_result", "is_simple", "prints", "reason_not_to_convert"]
 
@@ -53,6 +54,4 @@ def reason_not_to_convert(function: ast.AST) -> str | None:
         return "it is in an async function"
     if not isinstance(function, ast.FunctionDef):
         return "it is not in a function"
-    if any(isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await)) for node in inside(function.body)):
-        return f"{function.name!r} is a generator"
-    return None
+    return reason_to_stay_generator(function) if yields(function) else None

@@ -19,8 +19,9 @@ from opbridge.capture.control_flow.lookups import (
     read_at,
     written_at,
 )
-from opbridge.capture.control_flow.loops import for_, has_items, list_of, quantified, while_
+from opbridge.capture.control_flow.loops import add_items, for_, generated, has_items, list_of, quantified, while_
 from opbridge.capture.control_flow.python_functions import builtin
+from opbridge.capture.control_flow.rows import has_rows
 from opbridge.capture.control_flow.sequences import last, of_parts, repeated, unpacked
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
@@ -30,6 +31,8 @@ __all__ = [
     "UNDEFINED",
     "Site",
     "State",
+    "add_items",
+    "add_yielded",
     "all_of",
     "any_of",
     "assign",
@@ -44,6 +47,7 @@ __all__ = [
     "for_",
     "for_each_outcome",
     "frozenset",
+    "generated",
     "has_items",
     "identity",
     "if_",
@@ -63,16 +67,32 @@ __all__ = [
     "unpacked",
     "while_",
     "written_at",
+    "yielded",
 ]
 
 frozenset = builtins.frozenset
 slice = builtins.slice
+
+_MOST_YIELDED = 4096
+"""The most values of a generator that Python decides one by one; it may never end."""
 
 
 def print(statement: Callable[[], Any]) -> None:
     """Run a statement that only prints; without effect if it needs a value that only a run of the program has."""
     with contextlib.suppress(Exception):
         statement()
+
+
+def add_yielded(rows: list[Any], value: Any, site: Site) -> None:
+    """Add what a generator yields to the list that it returns."""
+    if len(rows) == _MOST_YIELDED:
+        refuse(site, f"a generator yields more than {_MOST_YIELDED} values", "end it after a number of values.")
+    rows.append(value)
+
+
+def yielded(rows: list[Any]) -> Any:
+    """What a call of a generator returns: a list of a dynamic length, or an iterator."""
+    return rows if has_rows(rows) else iter(rows)
 
 
 def passes(test: Any, expected: bool, statement: str, raises: bool, site: Site) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from opbridge.capture.control_flow.rows import Rows, as_rows, columns_of
-from opbridge.capture.control_flow.site import Site, refuse, refuse_variable
+from opbridge.capture.control_flow.site import Site, described, refuse, refuse_variable
 from opbridge.capture.control_flow.uneven import filled, with_known_length
 from opbridge.capture.control_flow.values import same_shape
 from opbridge.torch_graph.subgraphs import symbols_tracked
@@ -182,7 +183,22 @@ class GrowingLists:
                 changed = True
                 self.uneven = self.uneven if known is None else added.name
             self._growth[number] = new
+            if any(free_unbacked_symbols(size) - self._symbols for one in new.columns for size in one.like.shape[1:]):
+                self._refuse_uneven(added.name)
         return changed
+
+    def refuse_uneven(self) -> None:
+        """Raise an error if a list gets elements of another shape in each iteration."""
+        if self.uneven is not None:
+            self._refuse_uneven(self.uneven)
+
+    def _refuse_uneven(self, name: str) -> NoReturn:
+        refuse(
+            self.site,
+            f"{described(name, 'the list ')} gets tensors of different sizes",
+            "pad them to one size, and keep their lengths in another list; or leave the dimension that counts the "
+            "iterations out of dynamic_shapes if its size is always the same.",
+        )
 
     def _growth_by(self, added: _Added, length: Any) -> tuple[_Grown, list[tuple[Tensor | None, Tensor | None]]]:
         """How a list grows, which elements it keeps if that depends on data, and their sizes if these do."""
@@ -196,9 +212,9 @@ class GrowingLists:
         if length is None:
             refuse(
                 self.site,
-                f"the list {name!r} grows in a loop without a largest number of iterations",
-                f"end the loop at a largest length too, with `while len({name}) < largest and ...`, or write into a "
-                "tensor of a fixed size.",
+                f"{described(name, 'the list ')} grows in a loop without a largest number of iterations",
+                "end the loop after a largest number of iterations, as `for i in range(largest)` with a `break`, or "
+                "write into a tensor of a fixed size.",
             )
         uneven = filled(added.elements, self._symbols) if self.fills else None
         if uneven is not None:
@@ -208,7 +224,7 @@ class GrowingLists:
         parts = [as_rows(one) for one in added.elements]
         rows = [part for part in parts if part is not None]
         if not rows or len(rows) < len(parts):
-            reason = f"the list {name!r} gets elements that are not made of tensors and numbers"
+            reason = f"{described(name, 'the list ')} gets elements that are not made of tensors and numbers"
             refuse(self.site, reason, "append tensors, numbers, or tuples of them that are alike.")
         if added.at_front:
             rows = [part.reversed() for part in reversed(rows)]

@@ -16,6 +16,7 @@ from opbridge.capture.control_flow.attributes import Attributes, NoValueBefore
 from opbridge.capture.control_flow.branches import all_of, if_, not_
 from opbridge.capture.control_flow.conditions import condition, on_sizes, opposite
 from opbridge.capture.control_flow.items import InPlace
+from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.sequences import BUILTINS, dynamic_sequence, items_of
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State
@@ -25,7 +26,7 @@ from opbridge.capture.control_flow.trees import tree_leaves
 from opbridge.capture.control_flow.values import Contents
 from opbridge.errors import CaptureError
 
-__all__ = ["folded", "for_", "has_items", "list_of", "quantified", "while_"]
+__all__ = ["add_items", "folded", "for_", "generated", "has_items", "list_of", "quantified", "while_"]
 
 Action = Callable[[], Any]
 
@@ -81,6 +82,9 @@ def for_(
         return
     items = iter(iterable)
     for position, item in enumerate(items):
+        if isinstance(item, Rows):  # Code that was not converted gives the elements of a list one by one.
+            for_([item, *items], body, goes_on, state, site)
+            return
         truth = True if goes_on is None else condition(goes_on())
         if truth is False:
             return
@@ -114,16 +118,42 @@ def list_of(
         element: Takes an item, and returns the element of the list.
         test: Takes an item, and returns whether the list has an element for it.
     """
-    rows: list[Any] = []
+    return add_items([], site, iterable, held, parts, lambda rows, *item: rows.append(element(*item)), test)
+
+
+def add_items(
+    rows: list[Any],
+    site: Site,
+    iterable: Iterable[Any],
+    held: Callable[[], dict[str, Any]],
+    parts: Callable[[Any], Sequence[Any]],
+    add: Callable[..., Any],
+    test: Callable[..., Any] = lambda *item: True,
+) -> list[Any]:
+    """One of the loops of a list comprehension, as :func:`list_of`; ``add`` takes the list and an item."""
     others = held()
     state = State((), tuple, lambda values: None, ("the list", *others), lambda: [rows, *others.values()])
 
     def body(item: Any) -> None:
         given = parts(item)
-        if_(test(*given), lambda: rows.append(element(*given)), lambda: None, state, site)
+        if_(test(*given), lambda: add(rows, *given), lambda: None, state, site)
 
     for_(iterable, body, None, state, site)
     return rows
+
+
+def generated(
+    site: Site,
+    iterable: Iterable[Any],
+    held: Callable[[], dict[str, Any]],
+    parts: Callable[[Any], Sequence[Any]],
+    element: Callable[..., Any],
+    test: Callable[..., Any] = lambda *item: True,
+) -> Iterable[Any]:
+    """A generator expression with one ``for``, as :func:`list_of`; a list if the number of items is dynamic."""
+    if dynamic_sequence(iterable) is not None:
+        return list_of(site, iterable, held, parts, element, test)
+    return (element(*given) for given in map(parts, iterable) if test(*given))
 
 
 def quantified(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from opbridge.capture.control_flow.exits import place
 
-__all__ = ["arguments_of", "as_list", "assignments", "located", "name_of", "parsed", "strings"]
+__all__ = ["arguments_of", "as_list", "assignments", "located", "name_of", "one_loop", "parsed", "strings"]
 
 
 def parsed(source: str) -> list[ast.stmt]:
@@ -65,6 +65,16 @@ def as_list(argument: ast.expr) -> ast.expr:
     if not isinstance(argument, ast.GeneratorExp):
         return argument
     return ast.copy_location(ast.ListComp(argument.elt, argument.generators), argument)
+
+
+def one_loop(call: ast.Call, items: ast.GeneratorExp) -> ast.GeneratorExp:
+    """``any(t for a in x for b in y)`` as ``any(any(t for b in y) for a in x)``: the argument."""
+    first, *others = items.generators
+    if not others:
+        return items
+    inner = ast.copy_location(ast.GeneratorExp(items.elt, others), items)
+    element = ast.copy_location(ast.Call(call.func, [inner], []), items)
+    return ast.copy_location(ast.GeneratorExp(element, [first]), items)
 
 
 def arguments_of(*names: str) -> ast.arguments:

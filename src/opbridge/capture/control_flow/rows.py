@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
 from opbridge.capture.control_flow.list_uses import refuse_uneven, refuse_use
@@ -230,7 +230,19 @@ def as_rows(value: Any) -> Rows | None:
 
 def uneven_dim(value: Any) -> int | None:
     """The dimension along which the tensors of a list with rows differ in size; None if they do not."""
-    return next((one.joined for one in value if type(one) is Rows and one.joined is not None), None)
+    joined = next((one.joined for one in value if type(one) is Rows and one.joined is not None), None)
+    tensors = [one.values if type(one) is Rows else one for one in value]
+    if joined is not None or not all(isinstance(one, Tensor) for one in tensors):
+        return joined
+    shapes = [one.shape[1:] if type(row) is Rows else one.shape for row, one in zip(value, tensors, strict=True)]
+    if len(set(map(len, shapes))) > 1:
+        return None
+    differ = [dim for dim, sizes in enumerate(zip(*shapes, strict=True)) if not _all_equal(sizes)]
+    return differ[0] if len(differ) == 1 else None
+
+
+def _all_equal(sizes: Sequence[Any]) -> bool:
+    return all(statically_known_true(size == sizes[0]) for size in sizes)
 
 
 def sections(value: Any, dim: int) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from opbridge.capture.control_flow.rows import (
     stacked,
     uneven_dim,
 )
-from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps, known_length
+from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps, known_length, varies
 from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
 
@@ -46,7 +46,7 @@ def dynamic_sequence(value: Any) -> DynamicSequence | None:
     """The items of an iterable whose length is a dynamic number; None for any other."""
     if type(value).__module__.partition(".")[0] == "tqdm":  # A progress bar.
         value = getattr(value, "iterable", None)
-    if isinstance(value, Tensor) and value.dim() and isinstance(value.shape[0], torch.SymInt):
+    if isinstance(value, Tensor) and value.dim() and varies(value.shape[0]):
         return Elements(value)
     columns = columns_of(value) if has_rows(value) else None
     if columns is not None:
@@ -102,7 +102,7 @@ def _truth(value: Any = False) -> Any:
 
 def _range(*arguments: Any) -> Any:
     numbers = [_number(value) for value in arguments]
-    if not any(isinstance(number, torch.SymInt) for number in numbers):
+    if not any(varies(number) for number in numbers):
         return range(*numbers)
     if len(numbers) == 1:
         numbers = [0, *numbers]
@@ -220,14 +220,14 @@ def of_parts(owner: Any, name: str) -> Any:
 
 
 def _unbind(original: Callable[..., Any], input: Tensor, dim: int = 0) -> Any:
-    return (Rows(input.movedim(dim, 0)),) if isinstance(input.shape[dim], torch.SymInt) else original(input, dim)
+    return (Rows(input.movedim(dim, 0)),) if varies(input.shape[dim]) else original(input, dim)
 
 
 def _split(original: Callable[..., Any], tensor: Tensor, split_size: Any = None, dim: int = 0, **named: Any) -> Any:
     size = named.get("split_size_or_sections", named.get("split_size", split_size))
     if has_rows(size):
         return (Rows(tensor.movedim(dim, 0), joined=dim % tensor.dim(), lengths=stacked(size)[0] + 1),)
-    if isinstance(size, int) and isinstance(tensor.shape[dim], torch.SymInt):
+    if isinstance(size, int) and varies(tensor.shape[dim]):
         pieces = Pieces(tensor, size, dim)
         return pieces if known_length(pieces.length) is None else original(tensor, size, dim)
     return original(tensor, size, dim)
@@ -240,7 +240,7 @@ def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 
 
 
 def _tolist(original: Callable[..., Any], tensor: Tensor) -> Any:
-    if tensor.dim() == 1 and isinstance(tensor.shape[0], torch.SymInt):
+    if tensor.dim() == 1 and varies(tensor.shape[0]):
         return [Rows(tensor, are_numbers=True)]
     return original(tensor)
 
@@ -291,7 +291,7 @@ def unpacked(value: Any, count: int, starred: int | None) -> Any:
         count: The number of variables.
         starred: The position of the variable that takes the rest; None if there is none.
     """
-    if starred is not None and isinstance(value, Tensor) and isinstance(value.shape[0], torch.SymInt):
+    if starred is not None and isinstance(value, Tensor) and varies(value.shape[0]):
         value = [Rows(value)]
     if not has_rows(value):
         return value
@@ -306,7 +306,7 @@ def unpacked(value: Any, count: int, starred: int | None) -> Any:
 def repeated(a: Any, b: Any) -> Any:
     """``[...] * n`` or ``n * [...]``."""
     items, count = (a, b) if isinstance(a, list) else (b, a)
-    if not isinstance(count, torch.SymInt):
+    if not varies(count):
         return a * b
     if items == [None]:
         return [Rows(Unassigned(count))]

@@ -6,6 +6,7 @@ import dataclasses
 from typing import NoReturn
 
 from opbridge.capture.control_flow.exits import PREFIX
+from opbridge.capture.control_flow.generators import YIELDED
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import Finding, unconverted_control_flow
 from opbridge.findings.base import ASSUMING
@@ -80,6 +81,10 @@ def refuse_variable(site: Site, name: str, what: str) -> NoReturn:
     refuse(site, f"{described(name)} {what}", fix)
 
 
-def described(name: str) -> str:
-    """A variable, for a message: ``'x'``."""
-    return "the value that is returned" if name.startswith(PREFIX) else repr(name)
+def described(name: str, kind: str = "") -> str:
+    """A variable, for a message: ``'x'``, or ``the list 'x'`` if it is of the kind "the list "."""
+    if name.startswith("the "):
+        return name  # No variable holds it.
+    if name == YIELDED:
+        return "the list of what the generator yields"
+    return "the value that is returned" if name.startswith(PREFIX) else f"{kind}{name!r}"

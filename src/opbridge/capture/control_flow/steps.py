@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opbridge.capture.control_flow.list_uses import refuse_use
+from opbridge.torch_graph.largest_sizes import note_range
+from opbridge.torch_graph.subgraphs import symbols_tracked, untracked
 
-__all__ = ["DynamicSequence", "NoWholeStep", "Refused", "Steps", "known_length"]
+__all__ = ["DynamicSequence", "NoWholeStep", "Refused", "Steps", "known_length", "varies"]
 
 _MOST_KNOWN = 16
 
@@ -32,6 +34,11 @@ class DynamicSequence(Protocol):
 
     def whole_steps(self) -> tuple[DynamicSequence, Any, Any] | None:
         """The items of one size, the last item, which may be smaller, and whether it is; None if all are alike."""
+
+
+def varies(size: Any) -> bool:
+    """Whether a size is a dynamic number, and not one that something has made constant."""
+    return isinstance(size, torch.SymInt) and not size.node.expr.is_number
 
 
 def known_length(length: Any) -> int | None:
@@ -79,9 +86,12 @@ class Steps(Refused):
 
     def item(self, index: Tensor) -> Any:
         """The number at a position."""
-        number = index.item()
+        number: Any = index.item()
         torch._check(number >= 0)
         self._state_limit(number)
+        known = symbols_tracked()
+        with untracked():
+            note_range(number, (0, self.length - 1), known)
         return self.start + number * self.step if self.step != 1 else self.start + number
 
     def numbers(self, **options: Any) -> Tensor:

@@ -142,13 +142,7 @@ class TracedLoop:
             elif body is not None:
                 self._emit(self._traced(self._goes_on), body)
                 return
-        if self.growing.uneven is not None:
-            refuse(
-                self.site,
-                f"the list {self.growing.uneven!r} gets tensors of different sizes",
-                "pad them to one size, and keep their lengths in another list; or leave the dimension that counts the "
-                "iterations out of dynamic_shapes if its size is always the same.",
-            )
+        self.growing.refuse_uneven()
         refuse(
             self.site,
             "the shape of a variable grows in each iteration",

@@ -23,6 +23,7 @@ from opbridge.capture.control_flow.appends import ListsByAppend
 from opbridge.capture.control_flow.bounds import note_bounds
 from opbridge.capture.control_flow.exits import PREFIX, lowered, with_rest_inside
 from opbridge.capture.control_flow.expressions import has_no_result
+from opbridge.capture.control_flow.generators import returning_list, without_yield, yields
 from opbridge.capture.control_flow.liveness import read_after_branches, set_in_each_iteration
 from opbridge.capture.control_flow.messages import Messages
 from opbridge.capture.control_flow.names import (
@@ -51,12 +52,15 @@ def converted(
     It runs once for each outcome of the ``if`` statements ``below``, which are in functions that it calls.
     """
     first = function.body[0]
-    function.body = with_rest_inside(with_searches(function.body), ends)
+    is_generator = yields(function)
+    function.body = with_rest_inside(with_searches(without_yield(function, file, FLOW)), ends)
     ListsByAppend(FLOW).visit(function)
     Messages(FLOW).visit(function)
     note_bounds(function)
     function.body = without_walrus(function.body)
     body = lowered(function)
+    if is_generator:
+        body = returning_list(body, FLOW)
     own = ast.FunctionDef(function.name, function.args, body, [], None)
     names, shared = locals_of(own)
     arguments = [*function.args.posonlyargs, *function.args.args]

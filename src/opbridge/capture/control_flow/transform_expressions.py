@@ -19,12 +19,14 @@ from opbridge.capture.control_flow.names import (
     repeats_list,
     touched,
 )
-from opbridge.capture.control_flow.nodes import arguments_of, as_list, located, name_of, parsed
+from opbridge.capture.control_flow.nodes import arguments_of, as_list, located, name_of, one_loop, parsed
 
 __all__ = ["FLOW", "Expressions"]
 
 FLOW = f"{PREFIX}flow"
 """The variable that holds the module that converted code calls."""
+
+_ITEM = f"{PREFIX}item"
 
 _OF_LISTS = ("list", "tuple", "sum", "min", "max", "sorted")
 """Functions that read all items, so that a generator expression is as good as a list."""
@@ -88,7 +90,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        """A list comprehension with one ``for``."""
+        """A list comprehension."""
         first, *others = node.generators
         if isinstance(node.elt, ast.Constant) and not others and not first.ifs:
             count = self.call("builtin", ast.Constant("len"), name_of("len"), self.site(node))
@@ -96,25 +98,50 @@ class Expressions(ast.NodeTransformer):
                 "repeated", ast.List([node.elt], ast.Load()), ast.Call(count, [self.visit(first.iter)], [])
             )
             return ast.copy_location(repeated, node)
-        items = self._items(node)
-        return self.generic_visit(node) if items is None else ast.copy_location(self.call("list_of", *items), node)
+        if not all(names_of(one.target, _ITEM) for one in node.generators) or binds(node):
+            return self.generic_visit(node)
+        return ast.copy_location(self._nested_list(node) if others else self.call("list_of", *self._items(node)), node)
 
-    def _items(self, node: ast.ListComp | ast.GeneratorExp) -> list[ast.expr] | None:
-        """The place of a comprehension, its items, and functions of an item; None if it has several loops, say."""
-        first, *others = node.generators
-        item = f"{PREFIX}item"
-        targets, held = names_of(first.target, item), self.held([node.elt, *first.ifs])
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        """A generator expression with one ``for``."""
+        if len(node.generators) > 1 or not names_of(node.generators[0].target, _ITEM) or binds(node):
+            return self.generic_visit(node)
+        return ast.copy_location(self.call("generated", *self._items(node)), node)
+
+    def _nested_list(self, node: ast.ListComp) -> ast.Call:
+        """A list comprehension with several ``for``: each loop adds to the list of the first."""
+        rows = name_of(f"{PREFIX}rows")
+        held = [self._held_by(node) for _ in node.generators]
+        add = ast.Call(ast.Attribute(rows, "append", ast.Load()), [self.visit(node.elt)], [])
+        for level, generator in reversed(list(enumerate(node.generators))):
+            items = self._items_of(node, generator, held.pop(), add, rows.id)
+            add = self.call("add_items", rows if level else ast.List([], ast.Load()), *items)
+        return add
+
+    def _items(self, node: ast.ListComp | ast.GeneratorExp) -> list[ast.expr]:
+        """The place of a comprehension with one ``for``, its items, and functions of an item."""
+        held = self._held_by(node)
+        return self._items_of(node, node.generators[0], held, self.visit(node.elt))
+
+    def _items_of(
+        self, node: ast.expr, loop: ast.comprehension, held: ast.expr, element: ast.expr, *before: str
+    ) -> list[ast.expr]:
+        """The same of one of its loops; the function that makes an element takes the variables ``before`` first."""
+        targets = names_of(loop.target, _ITEM)
         names = [name for name, _ in targets]
-        if others or not names or binds(node):
-            return None
         # Python keeps the last of several values, as in `for a, _, _ in rows`.
         names = [name if name not in names[i + 1 :] else f"{PREFIX}{name}_{i}" for i, name in enumerate(names)]
-        of_item: list[ast.expr] = [ast.Lambda(arguments_of(*names), self.visit(node.elt))]
-        if first.ifs:
-            test = first.ifs[0] if len(first.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), first.ifs), node)
+        of_item: list[ast.expr] = [ast.Lambda(arguments_of(*before, *names), element)]
+        if loop.ifs:
+            test = loop.ifs[0] if len(loop.ifs) == 1 else ast.copy_location(ast.BoolOp(ast.And(), loop.ifs), node)
             of_item.append(ast.Lambda(arguments_of(*names), self.visit(test)))
-        (parts,) = located(parsed(f"lambda {item}: [{', '.join(part for _, part in targets)}]"), node)
-        return [self.site(node), self.visit(first.iter), held, parts.value, *of_item]  # type: ignore[attr-defined]
+        (parts,) = located(parsed(f"lambda {_ITEM}: [{', '.join(part for _, part in targets)}]"), node)
+        return [self.site(node), self.visit(loop.iter), held, parts.value, *of_item]  # type: ignore[attr-defined]
+
+    def _held_by(self, node: ast.ListComp | ast.GeneratorExp) -> ast.expr:
+        """A function that returns what a comprehension may change in its iterations."""
+        first, *others = node.generators
+        return self.held([node.elt, *first.ifs, *(part for one in others for part in (one.iter, *one.ifs))])
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """``a & b`` and the like, and ``[...] * n``."""
@@ -172,9 +199,10 @@ class Expressions(ast.NodeTransformer):
             node.args = [as_list(argument) for argument in node.args]
         name = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
         if name in ("any", "all") and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
-            items = self._items(node.args[0])
-            if items is not None:
-                return ast.copy_location(self.call("quantified", ast.Constant(name), node.func, *items), node)
+            items = one_loop(node, node.args[0])
+            if names_of(items.generators[0].target, _ITEM) and not binds(items):
+                call = self.call("quantified", ast.Constant(name), node.func, *self._items(items))
+                return ast.copy_location(call, node)
         held = self.held([node]) if name in REPLACED else None
         self.generic_visit(node)
         if held is not None:

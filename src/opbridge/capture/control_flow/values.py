@@ -215,7 +215,9 @@ class Agreement:
             return self._uneven_rows(name, element, side)
         rows = element if isinstance(element, Rows) else None
         if rows is not None and isinstance(rows.values, Tensor) and not all(map(known_outside, rows.values.shape)):
-            reason = f"the list {name!r} grows in a loop whose number of iterations is computed in a branch"
+            reason = (
+                f"{described(name, 'the list ')} grows in a loop whose number of iterations is computed in a branch"
+            )
             raise unconverted(self.site, reason, "compute the number of iterations before the branch.")
         values = element if rows is None else rows.values
         are_numbers, joined = (is_number(values), None) if rows is None else (rows.are_numbers, rows.joined)
