@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from program import DOWN, UP, program
-from torch.nn.functional import avg_pool1d, interpolate, pad
+from torch.nn.functional import avg_pool1d, interpolate, pad, scaled_dot_product_attention
 
 LENGTH = {"x": {2: torch.export.Dim.DYNAMIC}}
 LENGTHS = [(torch.arange(3.0 * n).reshape(1, 3, n).sin(),) for n in (8, 2, 9, 11, 12, 13, 20)]
@@ -463,3 +463,11 @@ def a_size_that_rare_values_use(x):
 def repeated_for_a_batch_of_one(x):
     # At size 1, broadcasting hides that the number of rows was made constant.
     return x + torch.stack([torch.arange(3.0)] * x.shape[0])
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def conditions_as_options(x):
+    long, rises = x.shape[2] > 9, bool(x.sum() > 0)
+    mask = None if x.shape[1] > 3 else torch.ones(1)
+    attended = scaled_dot_product_attention(x.mT, x.mT, x.mT, is_causal=mask is not None and x.shape[2] > 11)
+    return x.std(2, unbiased=long), x.var(2, x.shape[2] > 11), attended, x.sort(descending=rises).values

@@ -30,7 +30,7 @@ from opbridge.torch_graph.size_branches import (
 )
 from opbridge.torch_graph.subgraphs import Subgraph, facts_of_one_path, run_subgraph, symbols_tracked, trace_subgraph
 
-__all__ = ["all_of", "any_of", "for_each_outcome", "if_", "if_expression", "not_"]
+__all__ = ["all_of", "any_of", "for_each_outcome", "if_", "if_expression", "not_", "with_conditions"]
 
 Action = Callable[[], Any]
 
@@ -364,3 +364,33 @@ def _is_decided(operands: Sequence[tuple[bool, Action]], stops_at: bool) -> bool
 def not_(value: Any) -> Any:
     """``not value``."""
     return opposite(condition(value))
+
+
+def with_conditions(function: Callable[..., Any], site: Site) -> Callable[..., Any]:
+    """A function that is called with options; those that are conditions on sizes, which torch refuses, are branches."""
+    owner = getattr(function, "__self__", None)
+    if not isinstance(owner, Tensor) and not (getattr(function, "__module__", None) or "").startswith("torch"):
+        return function
+
+    def called(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except TypeError:
+            given: dict[Any, Any] = {**dict(enumerate(arguments)), **options}
+            name = next((name for name, value in given.items() if _is_condition(value)), None)
+            if name is None:
+                raise
+
+        def decided_as(value: bool) -> Any:
+            changed = {**given, name: value}
+            return called(*(changed[i] for i in range(len(arguments))), **{one: changed[one] for one in options})
+
+        return if_expression(given[name], lambda: decided_as(True), lambda: decided_as(False), site)
+
+    return called
+
+
+def _is_condition(value: Any) -> bool:
+    return isinstance(value, torch.SymBool) or (
+        isinstance(value, Tensor) and value.dtype == torch.bool and not value.dim()
+    )

@@ -18,7 +18,7 @@ from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
 from opbridge.capture.control_flow.list_uses import ListUsed
 from opbridge.capture.control_flow.lookups import forgetting_keys
-from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, is_rewritten, looks_up, repeats_list
+from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, compares_in, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.searches import with_searches
 from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
@@ -106,7 +106,7 @@ class Conversions:
         extended = False
         for frame in _frames(failure):
             node = enclosing_function(frame)
-            if node is None or not (of_sizes or isinstance(failure, ListUsed) or _is_rewritten(frame)):
+            if node is None or not (of_sizes or _is_rewritten(frame) or _uses_converted(failure)):
                 continue
             function = Function(frame.file, node.lineno)
             if function in self._left:
@@ -231,6 +231,8 @@ def _frames(failure: CaptureFailure) -> list[SourceLine]:
     """The lines whose functions may have stopped the capture, innermost first."""
     if isinstance(failure, ListUsed):
         return list(frames_outside_torch(failure)[-1:])
+    if failure.__cause__ is not None and _uses_converted(failure):
+        return list(frames_outside_torch(failure.__cause__)[-1:])
     if failure.__cause__ is not None and hashed_size(failure.__cause__) is not None:
         return list(frames_outside_torch(failure.__cause__)[-1:])
     if failure.finding.code in OF_DATA and failure.__cause__ is not None:
@@ -238,6 +240,12 @@ def _frames(failure: CaptureFailure) -> list[SourceLine]:
     if failure.finding.code not in _OF_SIZES:
         return []
     return [line for line in failure.lines if _keyword(line)]
+
+
+def _uses_converted(failure: CaptureFailure) -> bool:
+    """Whether code that was not converted uses a list of a dynamic length, or gives torch a condition as an option."""
+    cause = failure.__cause__
+    return isinstance(failure, ListUsed) or (isinstance(cause, TypeError) and "SymBool" in str(cause))
 
 
 def _is_rewritten(frame: SourceLine) -> bool:
@@ -275,7 +283,7 @@ def _compares_several(node: ast.Compare) -> bool:
 def _keyword(line: SourceLine) -> str:
     """What needs a number on a line; empty if nothing does.
 
-    It is "if", "for", "and", "*" of a list, "numel", "parts", or "[]" for an index or a key.
+    It is "if", "for", "and", "*" of a list, "numel", "option" of a call, "parts", or "[]" for an index or a key.
     """
     condition = condition_at(line)
     tree = parsed_file(line.file)
@@ -292,6 +300,8 @@ def _keyword(line: SourceLine) -> str:
                 return "parts"
             if isinstance(node, ast.Attribute) and node.attr == "numel":
                 return "numel"
+            if isinstance(node, ast.Call) and compares_in(node):
+                return "option"
             function = node.func if isinstance(node, ast.Call) else None
             name = getattr(function, "id", None) or getattr(function, "attr", None)
             if name in PARTS or name == "range":

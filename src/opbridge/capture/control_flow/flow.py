@@ -7,7 +7,15 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from opbridge.capture.control_flow.branches import all_of, any_of, for_each_outcome, if_, if_expression, not_
+from opbridge.capture.control_flow.branches import (
+    all_of,
+    any_of,
+    for_each_outcome,
+    if_,
+    if_expression,
+    not_,
+    with_conditions,
+)
 from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, identity
 from opbridge.capture.control_flow.lookups import (
     assign,
@@ -66,6 +74,7 @@ __all__ = [
     "slice",
     "unpacked",
     "while_",
+    "with_conditions",
     "written_at",
     "yielded",
 ]

@@ -17,6 +17,8 @@ __all__ = [
     "assigned",
     "augmented",
     "changed_by_functions",
+    "compares_in",
+    "has_conditions",
     "inside",
     "is_rewritten",
     "is_temporary",
@@ -231,6 +233,18 @@ def is_rewritten(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Tuple) or looks_up(node)
     return isinstance(node, (*_BRANCHES, *_LISTS)) or looks_up(node)
+
+
+def has_conditions(call: ast.Call) -> bool:
+    """Whether an option of a call may be a condition: ``f(x, n > 1)``, ``f(x, flag=...)``."""
+    options = [one.value for one in call.keywords if one.arg is not None]
+    return compares_in(call) or not all(isinstance(one, ast.Constant) for one in options)
+
+
+def compares_in(call: ast.Call) -> bool:
+    """Whether an argument of a call is a comparison."""
+    arguments = [*call.args, *(one.value for one in call.keywords)]
+    return any(isinstance(one, (ast.BoolOp, ast.Compare)) for one in arguments)
 
 
 def looks_up(node: ast.AST) -> bool:

@@ -13,6 +13,7 @@ from opbridge.capture.control_flow.names import (
     LOOKUPS,
     PARTS,
     REPLACED,
+    has_conditions,
     loaded,
     looks_up,
     names_of,
@@ -213,6 +214,8 @@ class Expressions(ast.NodeTransformer):
             node.func = self.call("of_parts", node.func.value, ast.Constant(node.func.attr))
         elif isinstance(node.func, ast.Attribute) and node.func.attr in LOOKUPS:
             node.func = self.call("lookup", node.func.value, ast.Constant(node.func.attr), self.site(node))
+        if has_conditions(node):
+            node.func = self.call("with_conditions", node.func, self.site(node))
         return node
 
     def held(self, parts: Sequence[ast.expr]) -> ast.expr:
