@@ -225,6 +225,16 @@ def test_dynamic_dimensions_of_args_by_position(shapes: Any) -> None:
     assert list(captured.dimension_names.values()) == ["rows"]
 
 
+def test_dynamic_dimensions_of_a_list_in_args() -> None:
+    class Sum(nn.Module):
+        def forward(self, *args: Any) -> Tensor:
+            return args[0] + args[1][0] + args[1][1]
+
+    args = torch.randn(3, 4), [torch.randn(3, 4), torch.randn(4)]
+    captured = capture(Sum(), args, dynamic_shapes=(ROWS, [ROWS, {}]))
+    assert list(captured.dimension_names.values()) == ["rows"]
+
+
 def test_an_input_that_is_missing_is_named() -> None:
     with pytest.raises(InputError, match=r"\['args_0', 'mask'\]"):
         capture(Variadic(), (torch.ones(2),), {"mask": torch.ones(2)}, dynamic_shapes={"input": ROWS})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from operator import index, truth
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import sympy
@@ -463,6 +464,44 @@ def test_a_condition_on_an_int_in_a_list() -> None:
     )
     x = 100 * torch.randn(10, 3)
     torch.testing.assert_close(captured.program.module(check_guards=False)(x, {"k": [2, 7]}), 7 * x.clamp(-9, 9))
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    rest: list[torch.Tensor]
+
+
+@dataclasses.dataclass
+class State:
+    first: torch.Tensor
+    rest: list[torch.Tensor]
+
+
+torch.export.register_dataclass(State)
+
+
+@pytest.mark.parametrize("entry", ["list", "dict", "object"])
+@pytest.mark.parametrize("kind", [Pair, State])
+def test_a_condition_on_a_size_in_an_object(kind: Any, entry: str) -> None:
+    def model(x: torch.Tensor, parts: Any) -> torch.Tensor:
+        y = x * parts.rest[0].sum(0) + parts.first
+        return y.clamp(-9, 9) if parts.rest[0].shape[0] > 5 else y
+
+    entries = {"first": {0: "n"}, "rest": [{0: "m"}, None]}
+    shapes = {"list": list(entries.values()), "dict": entries, "object": kind(**entries)}[entry]
+    args = torch.rand(4, 3), kind(torch.rand(4, 3), [torch.rand(3, 3), torch.rand(2)])
+    captured = capture(model, args, dynamic_shapes={"x": {0: "n"}, "parts": shapes})
+    assert sorted(captured.dimension_names.values()) == ["m", "n"]
+    args = 100 * torch.rand(2, 3), kind(torch.rand(2, 3), [torch.rand(7, 3), torch.rand(2)])
+    torch.testing.assert_close(captured.program.module(check_guards=False)(*args), model(*args))
+
+
+def test_an_object_without_dynamic_sizes() -> None:
+    def model(x: torch.Tensor, parts: State) -> torch.Tensor:
+        return x + parts.first
+
+    args = torch.rand(4, 3), State(torch.rand(3), [])
+    assert list(capture(model, args, dynamic_shapes={"x": {0: "n"}}).dimension_names.values()) == ["n"]
 
 
 def test_an_int_and_an_axis_of_one_name_are_varied_together() -> None:

@@ -42,6 +42,23 @@ class Batch:
     image: torch.Tensor
 
 
+@dataclasses.dataclass
+class State:
+    image: torch.Tensor
+
+
+torch.export.register_dataclass(State)
+
+
+class NamelessState(State):
+    pass
+
+
+torch.utils._pytree.register_pytree_node(
+    NamelessState, lambda state: ([state.image], None), lambda parts, _: NamelessState(*parts)
+)
+
+
 @torch.library.custom_op("findings_test::no_fake", mutates_args=())
 def no_fake(x: torch.Tensor) -> torch.Tensor:
     return x * 2
@@ -492,6 +509,16 @@ CASES = (
         has_source=False,
     ),
     Case(
+        "takes object without names",
+        "unregistered-input",
+        TakesBatch(),
+        "An input of forward is a NamelessState, which is registered with torch without the names of its parts.",
+        "pass flatten_with_keys_fn to register_pytree_node.",
+        args=(NamelessState(X),),
+        input_error=True,
+        has_source=False,
+    ),
+    Case(
         "cond aliases",
         "control-flow",
         CondAliases(),
@@ -593,6 +620,17 @@ CASES = (
         "dynamic_shapes does not have the structure of the inputs ['x']: ",
         "dynamic_shapes={'x': {0: 'batch'}}",
         dynamic_shapes={"image": {0: N}},
+        input_error=True,
+        has_source=False,
+    ),
+    Case(
+        "no such part",
+        "dynamic-shapes-mismatch",
+        TakesBatch(),
+        "dynamic_shapes does not have the structure of the inputs ['batch']: Node arity mismatch; ",
+        "an object takes a list or a dict with an entry for each of its parts, or None.",
+        args=(State(X),),
+        dynamic_shapes={"batch": [{0: N}, None]},
         input_error=True,
         has_source=False,
     ),

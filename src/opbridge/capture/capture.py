@@ -154,7 +154,7 @@ def capture(
     positional = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     refuse_nested((positional, kwargs))
     positional, keywords = without_gradients((positional, dict(kwargs or {})))
-    dynamic_shapes = by_input(dynamic_shapes, module)
+    dynamic_shapes = by_input(dynamic_shapes, module, positional, keywords)
     example = positional, keywords
     module = initialized(module, *example)
     constants = Constants(module)

@@ -160,7 +160,7 @@ def _with_state(
         return None
     with explicit_parameters(module, args, kwargs):
         names = list(arguments_by_name(module, args, kwargs))
-    shapes = by_input(dynamic_shapes, module)
+    shapes = by_input(dynamic_shapes, module, args, kwargs)
     by_name = dict(shapes) if isinstance(shapes, Mapping) else dict(zip(names, shapes, strict=False))
     return {name: by_name.get(name) for name in (*names, *state)}
 

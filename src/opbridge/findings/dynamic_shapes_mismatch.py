@@ -45,7 +45,9 @@ def explain(failure: Failure) -> Finding | None:
             "write torch.export.Dim.DYNAMIC for it, or, with a range, torch.export.Dim.DYNAMIC(min=0, max=9).",
         )
     invalid = getattr(getattr(failure.error, "error_type", None), "name", "") == "INVALID_INPUT"
-    if not (invalid and "dynamic_shapes" in failure.text):
+    # Torch compares the parts of an object of a registered class apart from the others.
+    in_object = failure.dynamic_shapes is not None and failure.text.startswith(("Node type mis", "Node arity mis"))
+    if not in_object and not (invalid and "dynamic_shapes" in failure.text):
         return None
     names = [name for name, _ in failure.inputs()]
     example = ", ".join(
@@ -56,5 +58,7 @@ def explain(failure: Failure) -> Finding | None:
         CODE,
         "dynamic_shapes",
         f"dynamic_shapes does not have the structure of the inputs {names}: {reason}",
-        f"write an entry for every input: dynamic_shapes={{{example}}}; None means that all sizes are fixed.",
+        "an object takes a list or a dict with an entry for each of its parts, or None."
+        if in_object
+        else f"write an entry for every input: dynamic_shapes={{{example}}}; None means that all sizes are fixed.",
     )

@@ -17,6 +17,7 @@ Fix: ``torch.export.register_dataclass(Batch)``, or pass the tensors themselves.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 from opbridge.errors import InputError
@@ -30,6 +31,11 @@ _PLAIN = (bool, int, float, complex, str, type(None))
 
 def explain(failure: Failure) -> Finding | None:
     """Recognized by torch's message; the cause is the first input of an unregistered type."""
+    without_names = re.search(r"Did not find a flatten_with_keys_fn for type: <class '([^']+)'>", failure.text)
+    if without_names:
+        name = without_names[1].rpartition(".")[2]
+        message = f"An input of forward is a {name}, which is registered with torch without the names of its parts."
+        return failure.finding(CODE, name, message, "pass flatten_with_keys_fn to register_pytree_node.")
     if "Unsupported input type" not in failure.text:
         return None
     for name, value in failure.inputs():

@@ -6,10 +6,13 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+
+from opbridge.torch_graph.input_parts import map_declared
 
 __all__ = [
     "SMALLEST",
@@ -57,9 +60,9 @@ class Place:
     @property
     def source(self) -> str:
         """The size in torch's notation: ``L['x'].size()[0]``; ``L['n']`` for an int."""
-        name, bracket, rest = self.path.partition("[")
+        name = re.split(r"[.\[]", self.path, maxsplit=1)[0]
         axis = "" if self.is_number else f".size()[{self.axis}]"
-        return f"L[{name!r}]{bracket}{rest}{axis}"
+        return f"L[{name!r}]{self.path.removeprefix(name)}{axis}"
 
     @property
     def expression(self) -> str:
@@ -211,9 +214,25 @@ def declared_places(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Iterat
         dynamic_shapes: In the form of ``torch.export.export``.
     """
     shapes = _by_name(arguments, dynamic_shapes)
+    found: list[Place] = []
+
+    def add(path: str, value: Any, declared: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            found.extend(Place(path, value, axis, entry) for axis, entry in _by_axis(declared) if entry is not None)
+        elif type(value) is int and declared is not None:
+            found.append(Place(path, value, None, declared))
+
     if isinstance(shapes, Mapping):
         for name, value in arguments.items():
-            yield from _walk(name, value, shapes.get(name))
+            map_declared(add, name, value, shapes.get(name))
+    yield from found
+
+
+def _by_axis(declared: Any) -> Iterable[tuple[Any, Any]]:
+    """The entries of a tensor."""
+    if isinstance(declared, Mapping):
+        return declared.items()
+    return enumerate(declared) if isinstance(declared, (tuple, list)) else ()
 
 
 def _by_name(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Any:
@@ -221,22 +240,6 @@ def _by_name(arguments: Mapping[str, Any], dynamic_shapes: Any) -> Any:
     if isinstance(dynamic_shapes, (tuple, list)):
         return dict(zip(arguments, dynamic_shapes, strict=False))
     return dynamic_shapes
-
-
-def _walk(path: str, value: Any, declared: Any) -> Iterator[Place]:
-    if isinstance(value, torch.Tensor):
-        pairs: Any = declared.items() if isinstance(declared, Mapping) else ()
-        if isinstance(declared, (tuple, list)):
-            pairs = enumerate(declared)
-        yield from (Place(path, value, axis, entry) for axis, entry in pairs if entry is not None)
-    elif type(value) is int and declared is not None:
-        yield Place(path, value, None, declared)
-    elif isinstance(value, Mapping) and isinstance(declared, Mapping):
-        for key in value:
-            yield from _walk(f"{path}[{key!r}]", value[key], declared.get(key))
-    elif isinstance(value, (tuple, list)) and isinstance(declared, (tuple, list)):
-        for index, (part, entry) in enumerate(zip(value, declared, strict=False)):
-            yield from _walk(f"{path}[{index}]", part, entry)
 
 
 def fixed_at(arguments: Mapping[str, Any], dynamic_shapes: Any, sources: Collection[str]) -> dict[str, Any]:
@@ -248,21 +251,14 @@ def fixed_at(arguments: Mapping[str, Any], dynamic_shapes: Any, sources: Collect
         sources: The :attr:`Place.source` of each axis that has a constant size.
     """
     shapes = _by_name(arguments, dynamic_shapes)
-    return {name: _fixed(name, value, shapes.get(name), sources) for name, value in arguments.items()}
 
+    def fixed(path: str, value: Any, declared: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            pairs = _by_axis(declared)
+            return {axis: None if Place(path, value, axis, one).source in sources else one for axis, one in pairs}
+        return None if type(value) is int and Place(path, value, None, declared).source in sources else declared
 
-def _fixed(path: str, value: Any, declared: Any, sources: Collection[str]) -> Any:
-    if isinstance(value, torch.Tensor):
-        if not isinstance(declared, (Mapping, tuple, list)):
-            return declared
-        pairs = declared.items() if isinstance(declared, Mapping) else enumerate(declared)
-        return {axis: None if Place(path, value, axis, one).source in sources else one for axis, one in pairs}
-    if isinstance(value, Mapping) and isinstance(declared, Mapping):
-        return {key: _fixed(f"{path}[{key!r}]", value[key], declared.get(key), sources) for key in value}
-    if isinstance(value, (tuple, list)) and isinstance(declared, (tuple, list)):
-        pairs = enumerate(zip(value, declared, strict=False))
-        return type(declared)(_fixed(f"{path}[{index}]", part, entry, sources) for index, (part, entry) in pairs)
-    return None if type(value) is int and Place(path, value, None, declared).source in sources else declared
+    return {name: map_declared(fixed, name, value, shapes.get(name)) for name, value in arguments.items()}
 
 
 def declared_dimensions(arguments: Mapping[str, Any], dynamic_shapes: Any) -> DeclaredDimensions:

@@ -10,6 +10,9 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from opbridge.torch_graph.input_parts import map_declared
 
 __all__ = [
     "arguments_by_name",
@@ -29,13 +32,7 @@ _NO_LIMIT = 2**31
 
 def without_names(dynamic_shapes: Any) -> Any:
     """``dynamic_shapes`` with the names of dimensions replaced by objects that torch.export accepts."""
-    if isinstance(dynamic_shapes, str):
-        return torch.export.Dim.DYNAMIC
-    if isinstance(dynamic_shapes, Mapping):
-        return {key: without_names(value) for key, value in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(without_names(value) for value in dynamic_shapes)
-    return dynamic_shapes
+    return pytree.tree_map_only(str, lambda name: torch.export.Dim.DYNAMIC, dynamic_shapes)
 
 
 def from_two(dynamic_shapes: Any, *, declared: int = 0) -> Any:
@@ -43,20 +40,20 @@ def from_two(dynamic_shapes: Any, *, declared: int = 0) -> Any:
 
     The minimum is 0 if the user has declared none.
     """
-    if isinstance(dynamic_shapes, Mapping):
-        return {key: from_two(value, declared=declared) for key, value in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(from_two(value, declared=declared) for value in dynamic_shapes)
-    root = getattr(dynamic_shapes, "root", dynamic_shapes)
+    return pytree.tree_map(lambda dimension: _from_two(dimension, declared), dynamic_shapes)
+
+
+def _from_two(dimension: Any, declared: int) -> Any:
+    root = getattr(dimension, "root", dimension)
     if not isinstance(root, torch.export.Dim) or int(root.min) > declared:
-        return dynamic_shapes
+        return dimension
     high = root.max if isinstance(root.max, int) else None
     raised = torch.export.Dim(root.__name__, min=2, max=high)
-    if root is dynamic_shapes:
+    if root is dimension:
         return raised
     # Of a derived dimension only its values are known; torch allows A*n + B alone.
-    offset = int(dynamic_shapes.fn(0))
-    factor = int(dynamic_shapes.fn(1)) - offset
+    offset = int(dimension.fn(0))
+    factor = int(dimension.fn(1)) - offset
     derived = raised * factor if factor > 1 else raised
     return derived + offset if offset > 0 else derived - -offset if offset < 0 else derived
 
@@ -70,15 +67,15 @@ def chosen_by_torch(dynamic_shapes: Any, names: Collection[str]) -> Any:
         dynamic_shapes: In the form of ``torch.export.export``.
         names: The names of the dimensions.
     """
-    if isinstance(dynamic_shapes, Mapping):
-        return {key: chosen_by_torch(value, names) for key, value in dynamic_shapes.items()}
-    if isinstance(dynamic_shapes, (tuple, list)):
-        return type(dynamic_shapes)(chosen_by_torch(value, names) for value in dynamic_shapes)
-    is_named = isinstance(dynamic_shapes, torch.export.Dim) and dynamic_shapes.__name__ in names
-    if not is_named or hasattr(dynamic_shapes, "root") or int(dynamic_shapes.min) == 1:
-        return dynamic_shapes
-    high = dynamic_shapes.max if isinstance(dynamic_shapes.max, int) else None
-    return torch.export.Dim.DYNAMIC(min=max(2, int(dynamic_shapes.min)), max=high)
+    return pytree.tree_map(lambda dimension: _chosen_by_torch(dimension, names), dynamic_shapes)
+
+
+def _chosen_by_torch(dimension: Any, names: Collection[str]) -> Any:
+    is_named = isinstance(dimension, torch.export.Dim) and dimension.__name__ in names
+    if not is_named or hasattr(dimension, "root") or int(dimension.min) == 1:
+        return dimension
+    high = dimension.max if isinstance(dimension.max, int) else None
+    return torch.export.Dim.DYNAMIC(min=max(2, int(dimension.min)), max=high)
 
 
 def size_at(size: Any, number: int) -> int:
@@ -175,14 +172,11 @@ def _flat_specs(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> list[Any]:
         pairs = [(dynamic_shapes.get(name), value) for name, value in arguments.items()]
     else:
         pairs = list(zip(dynamic_shapes, arguments.values(), strict=False))
-    return [item for spec, value in pairs for item in _walk(spec, value)]
+    found: list[Any] = []
 
+    def add(path: str, leaf: Any, entry: Any) -> None:
+        found.append(entry if isinstance(leaf, torch.Tensor) else None)
 
-def _walk(spec: Any, value: Any) -> list[Any]:
-    if isinstance(value, torch.Tensor):
-        return [spec]
-    if isinstance(value, Mapping) and isinstance(spec, Mapping):
-        return [item for key in value for item in _walk(spec.get(key), value[key])]
-    if isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
-        return [item for part, inner in zip(spec, value, strict=False) for item in _walk(part, inner)]
-    return [None] * len(torch.utils._pytree.tree_leaves(value))
+    for spec, value in pairs:
+        map_declared(add, "", value, spec)
+    return found

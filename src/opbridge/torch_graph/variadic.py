@@ -10,6 +10,9 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_graph.dimensions import arguments_by_name
+from opbridge.torch_graph.input_parts import map_declared
+
 __all__ = ["by_input", "explicit_parameters"]
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -41,19 +44,35 @@ def explicit_parameters(module: torch.nn.Module, args: Sequence[Any], kwargs: Ma
             module.__dict__["forward"] = before
 
 
-def by_input(dynamic_shapes: Any, module: torch.nn.Module) -> Any:
-    """``dynamic_shapes`` with an entry for each input: torch.export groups those of ``*args``, and expects all others.
+def by_input(dynamic_shapes: Any, module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """``dynamic_shapes`` with an entry for each input, in the form that torch.export takes for it.
 
-    An input without an entry is not dynamic.
+    torch.export groups the entries of ``*args``, and expects all others. An input without an entry is not dynamic.
     """
-    parameters = inspect.signature(module.forward).parameters
+    if not isinstance(dynamic_shapes, (tuple, list, Mapping)):
+        return dynamic_shapes
+    shapes = _ungrouped(dynamic_shapes, inspect.signature(module.forward).parameters, args)
+    try:
+        with explicit_parameters(module, args, kwargs):
+            arguments = arguments_by_name(module, args, kwargs)
+    except TypeError:  # The inputs do not fit, which torch.export reports.
+        return shapes
+    of_arguments = shapes if isinstance(shapes, Mapping) else dict(zip(arguments, shapes, strict=False))
+    formed = {
+        name: map_declared(lambda path, leaf, entry: entry, name, arguments.get(name), entry)
+        for name, entry in of_arguments.items()
+    }
+    return formed if isinstance(shapes, Mapping) else (*formed.values(), *shapes[len(formed) :])
+
+
+def _ungrouped(dynamic_shapes: Any, parameters: Mapping[str, Parameter], args: Sequence[Any]) -> Any:
     if isinstance(dynamic_shapes, tuple | list):
         *named, last = dynamic_shapes or (None,)
         is_grouped = isinstance(last, tuple | list) and any(isinstance(entry, Mapping) for entry in last)
+        # Otherwise it is the entry of an input that is a container.
+        is_grouped &= len(dynamic_shapes) != len(args) or isinstance(args[-1], torch.Tensor)
         takes_several = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters.values())
-        return (*named, *last) if takes_several and is_grouped else dynamic_shapes
-    if not isinstance(dynamic_shapes, Mapping):
-        return dynamic_shapes
+        return (*named, *last) if takes_several and is_grouped else tuple(dynamic_shapes)
     shapes = dict(dynamic_shapes)
     for parameter in parameters.values():
         grouped = shapes.get(parameter.name)
