@@ -357,3 +357,13 @@ def test_columns_are_written_at_a_mask() -> None:
     trip = travel(_masked_columns, (torch.randn(3, 4), torch.randn(3, 2), MASKED_COLUMNS))
     for mask in ([True] * 4, [False] * 4, [False, True, True, False]):
         trip.check(torch.randn(3, 4), torch.randn(3, 2), torch.tensor(mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.uint8])
+def test_whether_any_or_all_of_no_elements_are_true(dtype: torch.dtype) -> None:
+    def model(x: Tensor) -> tuple[Tensor, ...]:
+        return x.any(), x.any(1), x.any((0, 1), keepdim=True), x.all(), x.all(1), x.all((0, 1)), x.any(()), x.all(())
+
+    trip = travel(model, (torch.ones(2, 3, 2).to(dtype),), dynamic_shapes=({0: DYNAMIC, 1: DYNAMIC},))
+    for shape in ((2, 0, 2), (0, 3, 2), (2, 3, 2)):
+        trip.check(torch.randint(0, 2, shape).to(dtype))
