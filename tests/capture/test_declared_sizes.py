@@ -475,6 +475,8 @@ class Pair(NamedTuple):
 class State:
     first: torch.Tensor
     rest: list[torch.Tensor]
+    name: str = "state"
+    count: int = 0
 
 
 torch.export.register_dataclass(State)
@@ -488,7 +490,8 @@ def test_a_condition_on_a_size_in_an_object(kind: Any, entry: str) -> None:
         return y.clamp(-9, 9) if parts.rest[0].shape[0] > 5 else y
 
     entries = {"first": {0: "n"}, "rest": [{0: "m"}, None]}
-    shapes = {"list": list(entries.values()), "dict": entries, "object": kind(**entries)}[entry]
+    others = [None] * (2 if kind is State else 0)
+    shapes = {"list": [*entries.values(), *others], "dict": entries, "object": kind(**entries)}[entry]
     args = torch.rand(4, 3), kind(torch.rand(4, 3), [torch.rand(3, 3), torch.rand(2)])
     captured = capture(model, args, dynamic_shapes={"x": {0: "n"}, "parts": shapes})
     assert sorted(captured.dimension_names.values()) == ["m", "n"]

@@ -9,6 +9,8 @@ from torch.utils import _pytree as pytree
 
 __all__ = ["map_declared"]
 
+_PLAIN = (str, bool, int, float)
+
 
 def map_declared(function: Callable[[str, Any, Any], Any], path: str, value: Any, declared: Any) -> Any:
     """``declared`` with the result of ``function`` for each leaf of the input: its path in Python, itself, its entry.
@@ -31,7 +33,7 @@ def map_declared(function: Callable[[str, Any, Any], Any], path: str, value: Any
         parts = pytree.tree_flatten_with_path(value, is_leaf=lambda part: part is not value)[0]
     except ValueError:  # A class is registered without the names of its parts, which torch.export refuses.
         return declared
-    entries = _entries(type(value), [key for (key,), _ in parts], declared)
+    entries = _entries(value, parts, declared)
     if entries is None:
         return declared
     mapped = [
@@ -41,13 +43,16 @@ def map_declared(function: Callable[[str, Any, Any], Any], path: str, value: Any
     return pytree.tree_unflatten(mapped, structure) if structure.type in pytree.BUILTIN_TYPES else mapped
 
 
-def _entries(kind: type, keys: list[Any], declared: Any) -> list[Any] | None:
+def _entries(value: Any, parts: list[Any], declared: Any) -> list[Any] | None:
     """The entry of each part; None if ``declared`` does not fit."""
+    keys = [key for (key,), _ in parts]
     names = [getattr(key, "key", getattr(key, "name", None)) for key in keys]
     if declared is None:
         return [None] * len(keys)
     if isinstance(declared, Mapping):
         return [declared.get(name) for name in names] if declared.keys() <= set(names) else None
-    if type(declared) is kind and all(isinstance(key, pytree.GetAttrKey) for key in keys):
-        return [getattr(declared, str(name)) for name in names]
+    if type(declared) is type(value) and all(isinstance(key, pytree.GetAttrKey) for key in keys):
+        entries = [(getattr(declared, str(name)), part) for name, (_, part) in zip(names, parts, strict=True)]
+        # A text or a number that has the default of its attribute is not declared.
+        return [None if isinstance(entry, _PLAIN) and isinstance(part, _PLAIN) else entry for entry, part in entries]
     return list(declared) if isinstance(declared, tuple | list) and len(declared) == len(keys) else None
