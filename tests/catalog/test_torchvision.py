@@ -13,6 +13,7 @@ pytest.importorskip("onnxruntime")
 torchvision = pytest.importorskip("torchvision")
 
 from linalg_kernels import needs_compiler  # noqa: E402
+from roundtrip import travel  # noqa: E402
 from torchvision.models.detection import roi_heads  # noqa: E402
 from torchvision.models.swin_transformer import (  # noqa: E402
     PatchMergingV2,
@@ -181,6 +182,16 @@ def test_resizing_of_bytes_by_factors_is_exact() -> None:
         found = upsample_bytes.upsample_bilinear2d(image, None, False, factors)
         expected = torch.nn.functional.interpolate(image, scale_factor=factors, mode="bilinear")
         assert torch.equal(found, expected)
+
+
+def test_suppression_of_boxes_with_exchanged_corners() -> None:
+    def model(boxes: torch.Tensor, scores: torch.Tensor) -> Any:
+        return torchvision.ops.nms(boxes, scores, 0.3)
+
+    torch.manual_seed(0)
+    trip = travel(model, (torch.rand(20, 4), torch.rand(20)), dynamic_shapes=({0: "n"}, {0: "n"}))
+    for count in (30, 60, 1, 0):
+        trip.check(torch.rand(count, 4), torch.rand(count))
 
 
 def test_symmetric_padding() -> None:
