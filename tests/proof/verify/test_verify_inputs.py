@@ -122,12 +122,13 @@ def test_related_dimensions_and_keyword_order() -> None:
     assert found.eager_matches_capture is True
 
 
-def test_dynamic_integer_input_takes_other_values() -> None:
-    item = captured(Function(lambda x, n: x * n), (torch.randn(3), 4), ({}, Dim.DYNAMIC))
+@pytest.mark.parametrize("number", [4, -4])
+def test_dynamic_integer_input_takes_other_values(number: int) -> None:
+    item = captured(Function(lambda x, n: x * n), (torch.randn(3), number), ({}, Dim.DYNAMIC))
     engine = Recording()
     verify(CapturedReference(item), engine, engine="none")
     values = [int(feeds[item.input_names[1]]) for feeds in engine.fed]
-    assert values[0] == 4
+    assert values[0] == number
     assert len(set(values)) == 3
     assert engine.fed[0][item.input_names[1]].dtype == np.int64
 

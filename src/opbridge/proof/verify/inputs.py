@@ -185,7 +185,7 @@ class InputSpecs:
         """
         flat = list(self.flat)
         for number, item in enumerate(self.inputs):
-            random = np.random.default_rng([seed % 2**32, number, *map(int, sizes.values())])
+            random = np.random.default_rng([seed % 2**32, number, *(int(size) % 2**32 for size in sizes.values())])
             if item.symbol is not None:
                 flat[item.position] = self.sizes.value(item.symbol, sizes)
             else:
