@@ -765,6 +765,20 @@ class Attribute(nn.Module):
 
 
 @program("If")
+class AttributeOfAnotherSize(nn.Module):
+    """A method that is called in a branch replaces an attribute by a longer tensor."""
+
+    def keep(self, x):
+        self.rows = x * 2
+
+    def forward(self, x):
+        self.rows = x.new_ones(2)
+        if x.sum() > 0:
+            self.keep(x)
+        return x * self.rows.sum()
+
+
+@program("If")
 class PlainTensorAttribute(nn.Module):
     """A tensor that is neither a parameter nor a buffer is read in a branch."""
 

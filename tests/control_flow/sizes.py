@@ -317,6 +317,28 @@ class Positions(torch.nn.Module):
 program(cases=LENGTHS, dynamic=LENGTH)(Positions)
 
 
+class TableThatGrows(torch.nn.Module):
+    """A method replaces the tables by larger ones, as rotary embeddings do."""
+
+    def __init__(self):
+        super().__init__()
+        self.fill(10)
+
+    def fill(self, length):
+        self.length = length
+        self.register_buffer("table", torch.arange(length) / 3, persistent=False)
+        self.other = torch.arange(length).cos()
+
+    def forward(self, x):
+        n = x.shape[2]
+        if n > self.length:
+            self.fill(n)
+        return x * self.table[:n] + self.other[:n]
+
+
+program("If", cases=LENGTHS, dynamic=LENGTH)(TableThatGrows)
+
+
 @program("Where", cases=IMAGES, dynamic=IMAGE)
 def equal_keys_of_two_sizes(x):
     h, w = x.shape[2:]

@@ -37,16 +37,17 @@ class Attributes:
         self._before = [(owner, _own(owner)) for owner in objects_in(state.held())]
         self.were_none: list[tuple[nn.Module, str, Tensor]] = []
 
-    def added_to(self, state: State, read: Collection[int] = ()) -> State | None:
+    def added_to(self, state: State, read: Collection[int] | None) -> State | None:
         """The variables and those attributes that the statement has changed, with their values of before.
 
-        None if there is none. An attribute is a variable if its type and its shape are the same as before, or if the
-        statement has read it: attention weights that are kept for the user are not what a later iteration computes
-        with. One of an object that is no module is a variable too if it was None.
+        None if there is none. An attribute is a variable if its type and its shape are the same as before. One of
+        another size is a variable of a branch, such as a table for more positions, and of a loop that has read it:
+        attention weights that are kept for the user are not what a later iteration computes with. One of an object that
+        is no module is a variable too if it was None.
 
         Args:
             state: The variables.
-            read: The ``id`` of each tensor from outside that the statement has read.
+            read: The ``id`` of each tensor from outside that a loop has read; None for a branch.
         """
         self.were_none = [
             (owner, name, value)
@@ -89,10 +90,10 @@ class Attributes:
                     yield owner, name, before.get(name, UNDEFINED), value
 
 
-def _is_variable(owner: Any, name: str, before: Any, value: Any, read: Collection[int]) -> bool:
+def _is_variable(owner: Any, name: str, before: Any, value: Any, read: Collection[int] | None) -> bool:
     if before is None:
         return isinstance(value, Tensor) and not isinstance(owner, nn.Module)
-    if isinstance(before, Tensor) and isinstance(value, Tensor) and id(before) in read:
+    if isinstance(before, Tensor) and isinstance(value, Tensor) and (read is None or id(before) in read):
         return before.dtype == value.dtype and before.dim() == value.dim()
     return _are_alike(before, value)
 

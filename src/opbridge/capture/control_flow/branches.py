@@ -111,7 +111,7 @@ def _branch(truth: Any, body: Action, orelse: Action, state: State, site: Site) 
     for action in (body, orelse):
         with guards_of_one_path(truth, action is body):
             paths.append(_traced(action, state, before, contents))
-        with_attributes = attributes.added_to(state, {id(one) for one in paths[-1].subgraph.inputs})
+        with_attributes = attributes.added_to(state, None)
         if with_attributes is not None:
             _branch(truth, body, orelse, with_attributes, site)
             return
