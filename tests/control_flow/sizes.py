@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from program import DOWN, UP, program
 from torch.nn.functional import avg_pool1d, interpolate, pad, scaled_dot_product_attention
@@ -493,3 +495,31 @@ def conditions_as_options(x):
     mask = None if x.shape[1] > 3 else torch.ones(1)
     attended = scaled_dot_product_attention(x.mT, x.mT, x.mT, is_causal=mask is not None and x.shape[2] > 11)
     return x.std(2, unbiased=long), x.var(2, x.shape[2] > 11), attended, x.sort(descending=rises).values
+
+
+@program("If", cases=IMAGES, dynamic=IMAGE)
+def halves_of_tiles_after_padding(x):
+    height, width = x.shape[2:]
+    rows = math.ceil(height / 4)
+    rows += 1 if rows % 2 else 0
+    if rows * 4 - height > 0 or width % 2 > 0:
+        x = pad(x, (0, width % 2, 0, rows * 4 - height))
+    halves = x.unfold(2, rows // 2, rows // 2)
+    if halves.shape[2] != 8 or halves.shape[-1] != rows / 2:
+        raise AssertionError
+    weights = torch.tensor([[1.0, 2.0], [3.0, 4.0]] * (halves.shape[2] // 4))
+    return halves.unflatten(2, (4, 2)) * weights[:, :, None, None]
+
+
+@program("If", cases=[(torch.rand(1, 1, 16, 12),), *IMAGES, (torch.rand(1, 1, 15, 8),)], dynamic=IMAGE)
+def even_tiles_in_a_branch(x):
+    height, width = x.shape[2:]
+    is_odd = -(-height // 4) % 2 == 1 or width % 2 == 1
+    rows = math.ceil(height / 4)
+    if not is_odd:
+        rows += 1 if rows % 2 else 0
+    x = pad(x, (0, 0, 0, rows * 4 - height))
+    if is_odd:
+        return x.unfold(2, rows, rows).amax(-1)
+    halves = x.unfold(2, rows // 2, rows // 2)
+    return halves.amax(-1)[:, :, [0, 1] * (halves.shape[2] // 4)]

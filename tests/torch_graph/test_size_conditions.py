@@ -1,17 +1,19 @@
 """``torch_graph/size_conditions.py``: conditions on dynamic sizes that are decided for all sizes."""
 
+import contextlib
+
 import hypothesis
 import hypothesis.strategies as st
 import pytest
 import sympy
 import torch
 import torch.nn.functional as F
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, Min, Mod, PythonMod, ToFloat
 
 import opbridge
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.torch_graph.size_conditions import always
+from opbridge.torch_graph.size_conditions import always, constant
 
 N, M = sympy.symbols("n m", integer=True, positive=True)
 
@@ -36,6 +38,11 @@ N, M = sympy.symbols("n m", integer=True, positive=True)
         (sympy.Ne(N * M - N - M + 1, 0), True),
         (sympy.Gt(N * M - 2 * M, 0), None),
         (sympy.Gt(N * M - 3, 0), None),
+        (sympy.Ge(4 * CeilToInt(IntTrueDiv(N, 4)), N), True),
+        (sympy.Lt(FloorDiv(N, 4), CeilToInt(IntTrueDiv(N, 4))), None),
+        (sympy.Eq(Max(N, 4 * FloorDiv(N + 3, 4)), 4 * FloorDiv(N + 3, 4)), True),
+        (sympy.Le(PythonMod(6 * FloorDiv(N, 2) + 1, FloorDiv(N, 2)), 1), True),
+        (sympy.Lt(PythonMod(N, FloorDiv(N, 3)), 6), True),
     ],
 )
 def test_decided(condition, decided):
@@ -46,6 +53,45 @@ def test_decided(condition, decided):
 def test_a_limit_decides():
     assert always(sympy.Eq(FloorDiv(N + 255, 256), 1), {N: (2, 64)}) is True
     assert always(sympy.Eq(FloorDiv(N + 255, 256), 1), {}) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "limits", "number"),
+    [
+        (FloorDiv(4 * N - 1, N), (1, None), 3),
+        (FloorDiv(4 * N - 1, N), (0, None), 3),  # Python raises an error for 0.
+        (FloorDiv(4 * N + 1, N), (2, None), 4),
+        (FloorDiv(4 * N + 1, N), (1, None), None),
+        (FloorDiv(8 * FloorDiv(N + 3, 4) - FloorDiv(N, 4), FloorDiv(N + 3, 4)), (1, None), None),
+        (FloorDiv(Max(N, 4 * CeilToInt(IntTrueDiv(N, 4))), CeilToInt(IntTrueDiv(N, 4))), (0, None), 4),
+        (2 + Min(1, Max(0, N - 4)) * (FloorDiv(3 * N - 11, N - 4) - 2), (5, 5), 4),
+        (2 + Min(1, Max(0, N - 4)) * (FloorDiv(3 * N - 11, N - 4) - 2), (4, 4), 2),
+        (2 + Min(1, Max(0, N - 4)) * (FloorDiv(3 * N - 11, N - 4) - 2), (4, 5), None),
+        (FloorDiv(N, 2), (2, None), None),
+        (FloorDiv(N, 2), (2, 3), 1),
+    ],
+)
+def test_constant(expression, limits, number):
+    assert constant(expression, {N: limits}) == number
+
+
+@pytest.mark.parametrize(
+    ("condition", "given", "decided"),
+    [
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Eq(Mod(N, 2), 0)], True),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Ne(Mod(N, 2), 0)], False),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Not(sympy.Or(sympy.Eq(Mod(N, 2), 1), sympy.Eq(Mod(M, 2), 1)))], True),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Or(sympy.Eq(Mod(N, 2), 0), sympy.Eq(Mod(M, 2), 0))], None),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Eq(Mod(M, 2), 0)], None),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Eq(Mod(N, 3), 0)], None),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.Eq(Mod(N, 2), 0), sympy.Eq(Mod(N, 2), 1)], None),
+        (sympy.Eq(2 * FloorDiv(N, 2), N), [sympy.false], None),
+        (sympy.Eq(ToFloat(FloorDiv(N, 2)), IntTrueDiv(N, 2)), [sympy.Eq(Mod(N, 2), 0)], True),
+        (sympy.Eq(ToFloat(FloorDiv(N, 2)), IntTrueDiv(N, 2)), [], None),
+    ],
+)
+def test_decided_in_a_branch(condition, given, decided):
+    assert always(condition, dict.fromkeys((N, M), (0, None)), given) is decided
 
 
 _SIZES = st.sampled_from([N, M])
@@ -59,6 +105,10 @@ _EXPRESSIONS = st.recursive(
         st.tuples(inner, inner).map(lambda pair: Max(*pair)),
         st.tuples(inner, st.integers(1, 4)).map(lambda pair: FloorDiv(pair[0], sympy.Integer(pair[1]))),
         st.tuples(inner, st.integers(1, 4)).map(lambda pair: PythonMod(pair[0], sympy.Integer(pair[1]))),
+        st.tuples(inner, st.integers(1, 4)).map(lambda pair: CeilToInt(IntTrueDiv(pair[0], sympy.Integer(pair[1])))),
+        st.tuples(inner, _SIZES).map(lambda pair: FloorDiv(*pair)),
+        st.tuples(inner, _SIZES, st.integers(1, 3)).map(lambda of: FloorDiv(of[0], FloorDiv(of[1], of[2]))),
+        st.tuples(inner, _SIZES, st.integers(1, 3)).map(lambda of: PythonMod(of[0], FloorDiv(of[1] + 1, of[2]))),
     ),
     max_leaves=6,
 )
@@ -69,14 +119,15 @@ _RELATIONS = st.sampled_from([sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, 
 @hypothesis.given(_EXPRESSIONS, _EXPRESSIONS, _RELATIONS, st.integers(0, 5), st.one_of(st.none(), st.integers(5, 30)))
 @hypothesis.settings(max_examples=300, deadline=None)
 def test_it_agrees_with_all_sizes(left, right, relation, low, high):
-    """A condition that is decided has this truth value at every size of the range that is tried."""
+    """A condition that is decided has this truth value at every size of the range that is tried and has a value."""
     condition = relation(left, right)
     decided = always(condition, {N: (low, high), M: (low, high)})
     if decided is not None:
         sizes = range(low, 25 if high is None else high + 1)
         for n in sizes:
             for m in sizes if M in condition.free_symbols else [0]:
-                assert (condition.subs({N: n, M: m}) == sympy.true) is decided
+                with contextlib.suppress(ZeroDivisionError):
+                    assert (condition.subs({N: n, M: m}) == sympy.true) is decided
 
 
 @pytest.mark.quick("maximum with padding", every=3)

@@ -11,7 +11,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from opbridge.torch_graph.size_conditions import REMAINDERS
+from opbridge.torch_graph.linear_sizes import REMAINDERS
 
 __all__ = ["lacking", "simplified_padding"]
 

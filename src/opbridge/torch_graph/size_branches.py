@@ -100,7 +100,7 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
     kinds = {torch.SymFloat if isinstance(one, (float, torch.SymFloat)) else torch.SymInt for one in (a, b)}
     if len(kinds) > 1:
         return None
-    if kinds == {torch.SymInt} and (one := _one_of_both(truth.node.expr, a, b)) is not None:
+    if kinds == {torch.SymInt} and (one := _one_of_both(truth.node.shape_env, truth.node.expr, a, b)) is not None:
         return one
     are_constants = all(isinstance(one, float) and math.isfinite(one) for one in (a, b))
     one_or_zero = _one_or_zero(truth) if kinds == {torch.SymInt} or are_constants else None
@@ -114,18 +114,23 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
     return b + torch.sym_ite(truth, 1, 0) * (a - b)
 
 
-def _one_of_both(condition: Any, a: Any, b: Any) -> Any:
+def _one_of_both(env: Any, condition: Any, a: Any, b: Any) -> Any:
     """``a if condition else b`` as one of them, their minimum or maximum, as in ``n if n < 4 else 4``; None otherwise.
 
     So it is if the difference of both is a multiple of that of the two sides of the condition, or of one of several
-    conditions: ``h + rows if rows or columns else h`` is ``h + rows``.
+    conditions: ``h + rows if rows or columns else h`` is ``h + rows``, and so it is with ``rows > 0 or columns > 0`` if
+    ``rows`` is never negative.
     """
     condition = sympy.to_nnf(condition) if isinstance(condition, sympy.Not) else condition
     if isinstance(condition, (sympy.Or, sympy.And)):
         operator, one = ("!=", a) if isinstance(condition, sympy.Or) else ("==", b)
-        parts = [part for part in condition.args if getattr(part, "rel_op", "") == operator]
-        return one if any(_ratio(part, a, b) is not None for part in parts) else None
-    ratio = _ratio(condition, a, b) if isinstance(condition, sympy.core.relational.Relational) else None
+        parts = [part for part in condition.args if isinstance(part, sympy.core.relational.Relational)]
+        return (
+            one
+            if any(_ratio(env, part, a, b) is not None and _is_like(env, operator, part) for part in parts)
+            else None
+        )
+    ratio = _ratio(env, condition, a, b) if isinstance(condition, sympy.core.relational.Relational) else None
     if ratio is None:
         return None
     match condition.rel_op:
@@ -139,7 +144,19 @@ def _one_of_both(condition: Any, a: Any, b: Any) -> Any:
             return (torch.sym_max if ratio > 0 else torch.sym_min)(a, b)
 
 
-def _ratio(condition: Any, a: Any, b: Any) -> Any:
+def _is_like(env: Any, operator: str, condition: Any) -> bool:
+    """Whether a condition has the same value with this operator, as ``n % 4 > 0`` has with ``!=``."""
+    if condition.rel_op == operator:
+        return True
+    never_otherwise = _NEVER_OTHERWISE.get((operator, condition.rel_op))
+    return never_otherwise is not None and decided(env, never_otherwise(*condition.args)) is True
+
+
+_NEVER_OTHERWISE = {("!=", ">"): sympy.Ge, ("!=", "<"): sympy.Le, ("==", "<="): sympy.Ge, ("==", ">="): sympy.Le}
+"""What two sides must always be, for an operator to be like another."""
+
+
+def _ratio(env: Any, condition: Any, a: Any, b: Any) -> Any:
     """By how much the difference of a and b is a multiple of that of the sides of a condition; None if it is none."""
     sides = sympy.expand(condition.lhs - condition.rhs).as_coefficients_dict()
     numbers = sympy.expand(_expression(a) - _expression(b)).as_coefficients_dict()
@@ -147,9 +164,8 @@ def _ratio(condition: Any, a: Any, b: Any) -> Any:
     if len(ratios) == 1:
         return ratios.pop()
     # The difference of a size and its next multiple of 4 is (4 - size % 4) % 4.
-    env = next((size.node.shape_env for size in (a, b) if isinstance(size, torch.SymInt)), None)
     same = sympy.Eq(_expression(a) - _expression(b), condition.lhs - condition.rhs)
-    return 1 if env is not None and decided(env, same) else None
+    return 1 if decided(env, same) else None
 
 
 def _one_or_zero(truth: torch.SymBool) -> Any:

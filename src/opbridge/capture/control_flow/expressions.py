@@ -38,9 +38,16 @@ _SIMPLE = (ast.Name, ast.Constant, ast.Attribute, ast.Compare, ast.UnaryOp, ast.
 _SIMPLE_OPERATORS = (ast.cmpop, ast.unaryop, ast.boolop, ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr)
 
 
-def is_simple(expression: ast.expr) -> bool:
+_DIVIDING = (ast.Mod, ast.FloorDiv, ast.Div)
+
+
+def is_simple(expression: ast.AST) -> bool:
     """Whether an expression can be computed where Python would not compute it: it costs little and can't fail."""
-    return all(isinstance(node, (*_SIMPLE, *_SIMPLE_OPERATORS)) for node in ast.walk(expression))
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, _DIVIDING):
+        divisor = expression.right.value if isinstance(expression.right, ast.Constant) else 0
+        return isinstance(divisor, (int, float)) and divisor != 0 and is_simple(expression.left)
+    known = (*_SIMPLE, *_SIMPLE_OPERATORS)
+    return isinstance(expression, known) and all(map(is_simple, ast.iter_child_nodes(expression)))
 
 
 def binds(expression: ast.expr) -> bool:

@@ -29,6 +29,7 @@ from opbridge.capture.control_flow.rows import (
 from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps, known_length, varies
 from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
+from opbridge.torch_graph.size_conditions import number_of
 
 __all__ = [
     "BUILTINS",
@@ -306,8 +307,9 @@ def unpacked(value: Any, count: int, starred: int | None) -> Any:
 def repeated(a: Any, b: Any) -> Any:
     """``[...] * n`` or ``n * [...]``."""
     items, count = (a, b) if isinstance(a, list) else (b, a)
-    if not varies(count):
-        return a * b
+    count = number_of(count)
+    if not isinstance(count, torch.SymInt):
+        return items * count
     if items == [None]:
         return [Rows(Unassigned(count))]
     rows = as_rows(items[0]) if isinstance(items, list) and len(items) == 1 else None

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from opbridge.catalog.declare.spec import rewrite
+from opbridge.torch_graph.size_conditions import number_of
 
 
 @rewrite("torch.Tensor.unfold")
@@ -20,7 +21,9 @@ def unfold(original: Callable[..., Tensor], self: Tensor, dimension: int, size: 
     if not isinstance(size, torch.SymInt) and not isinstance(step, torch.SymInt):
         return NotImplemented
     axis = dimension % self.dim()
-    begins = torch.arange((self.shape[axis] - size) // step + 1) * step
+    # Sizes that are computed with it would become long expressions.
+    count = number_of((self.shape[axis] - size) // step + 1)
+    begins = torch.arange(count) * step
     places = begins.unsqueeze(-1) + torch.arange(size)
     windows = self.index_select(axis, places.reshape(-1))
-    return windows.unflatten(axis, (begins.shape[0], size)).movedim(axis + 1, -1)
+    return windows.unflatten(axis, (count, size)).movedim(axis + 1, -1)
