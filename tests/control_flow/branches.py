@@ -778,6 +778,35 @@ class AttributeOfAnotherSize(nn.Module):
         return x * self.rows.sum()
 
 
+class _Seen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(2))
+        self.count = 2
+
+    def add(self, x):
+        self.rows = torch.cat([self.rows, x])
+        self.count = self.rows.shape[0]
+
+    def forward(self, x):
+        return x - self.rows.sum() / self.count
+
+
+@program("If")
+class BufferOfAnotherSize(nn.Module):
+    """The buffer's size, and a number made of it, are known at run time only."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = _Seen()
+
+    def forward(self, x):
+        self.seen.rows, self.seen.count = x.new_zeros(2), 2
+        if x.sum() > 0:
+            self.seen.add(x)
+        return self.seen(x)
+
+
 @program("If")
 class PlainTensorAttribute(nn.Module):
     """A tensor that is neither a parameter nor a buffer is read in a branch."""

@@ -230,7 +230,8 @@ class Constants(TorchFunctionMode):
         """Note what a tensor contains, unless a branch, which may not run, has written into it."""
         before, current = self._known.get(id(tensor)), tracer()
         written_by_branch = before is not None and before.tracer is not current
-        is_copy = not written_by_branch and tensor.shape == copy.shape and tensor.dtype == copy.dtype
+        is_alike = _is_small(tensor) and tensor.shape == copy.shape and tensor.dtype == copy.dtype
+        is_copy = is_alike and not written_by_branch
         known = _Known(tensor, copy, names, _version(tensor), current) if is_copy else None
         self._known[id(tensor)] = known
         return known
