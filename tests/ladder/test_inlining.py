@@ -1,4 +1,4 @@
-"""Operators of torch.library.custom_op without a mapping."""
+"""Operators of torch.library in Python without a mapping."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ both.register_fake(lambda x: (torch.empty_like(x), torch.empty_like(x)))
 with_numpy.register_fake(torch.empty_like)
 on_gpu.register_fake(torch.empty_like)
 
+torch.library.define("inlining::scaled_mm", "(Tensor x, Tensor weight, Tensor scale) -> Tensor")
+torch.library.register_fake("inlining::scaled_mm", lambda x, weight, scale: x @ weight.mT.to(x.dtype))
+
+
+@torch.library.impl("inlining::scaled_mm", "default")
+def scaled_mm(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+    return x @ (scale * weight).mT
+
 
 class Calls(nn.Module):
     def __init__(self, function: str) -> None:
@@ -54,6 +62,17 @@ def test_the_function_is_traced_also_where_it_calls_another(tmp_path: Path) -> N
     assert bundle.verified
     rungs = {item["target"]: item["rung"] for item in bundle.manifest["operators"]}
     assert rungs["inlining::both"] == rungs["inlining::soft_clamp"] == "decompose"
+
+
+def test_a_function_of_impl_is_traced(tmp_path: Path) -> None:
+    class Layer(nn.Module):
+        def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+            return torch.ops.inlining.scaled_mm(x, weight, torch.full((3, 1), 0.5))  # type: ignore[no-any-return]
+
+    example = torch.randn(3, 4), torch.randint(-9, 9, (3, 4), dtype=torch.int8)
+    bundle = opbridge.export(Layer(), example, path=tmp_path / "bundle")
+    assert bundle.verified
+    assert {item["target"]: item["rung"] for item in bundle.manifest["operators"]}["inlining::scaled_mm"] == "decompose"
 
 
 @pytest.mark.parametrize("function", ["with_numpy", "on_gpu"])

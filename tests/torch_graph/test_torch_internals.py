@@ -66,6 +66,14 @@ def test_the_functions_of_custom_operators_are_found():
     torch.testing.assert_close(function(torch.ones(2)), torch.full((2,), 2.0))
 
 
+def test_the_functions_of_impl_are_found():
+    torch.library.define("opbridge_tests::thrice", "(Tensor x) -> Tensor")
+    torch.library.impl("opbridge_tests::thrice", "default", lambda x: 2 * x)
+    torch.library.impl("opbridge_tests::thrice", "CPU", lambda x: 3 * x)
+    function = python_implementations()[torch.ops.opbridge_tests.thrice.default]
+    torch.testing.assert_close(function(torch.ones(2)), torch.full((2,), 3.0))
+
+
 def test_a_constant_that_a_decomposition_creates_is_kept():
     """In torch 2.13 through ``_materialize_and_lift_constants`` and ``_export_to_aten_ir``."""
     constant = torch.tensor([1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Operators of ``torch.library.custom_op`` without a mapping are replaced by what their Python functions compute."""
+"""Operators of torch.library in Python without a mapping are replaced by what their functions compute."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from verify_models import Function, captured
 from opbridge.onnx_model.read import model_of_proto
 from opbridge.proof.verify.captured_graph import CapturedGraph
 from opbridge.proof.verify.captured_run import Decision, Resumption
+from opbridge.proof.verify.float64_call import widen
 from opbridge.proof.verify.original_runs import _inlined
 
 torch.manual_seed(0)
@@ -192,3 +193,17 @@ def test_runs_after_random_draws_begin_at_the_beginning() -> None:
     first = graph.run([X], resumption=resumption)
     assert resumption.values is None
     assert torch.equal(graph.run([X], resumption=resumption).own[0], first.own[0])
+
+
+def test_a_weight_of_a_class_with_one_dtype_is_not_widened() -> None:
+    class Quantized(torch.Tensor):
+        """As those of optimum-quanto."""
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is torch.Tensor.to:
+                raise ValueError("The dtype of a quantized tensor is that of its scale.")
+            return super().__torch_function__(func, types, args, kwargs)
+
+    weight = torch.ones(2).as_subclass(Quantized)
+    assert widen(weight) is weight

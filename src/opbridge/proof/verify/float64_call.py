@@ -71,9 +71,12 @@ def widened_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def widen(value: Any) -> Any:
     """A tensor in its widened dtype; other values are not changed."""
-    if isinstance(value, torch.Tensor) and low_precision(value.dtype):
+    if not isinstance(value, torch.Tensor) or not low_precision(value.dtype):
+        return value
+    try:
         return value.detach().to(widened_dtype(value.dtype))
-    return value
+    except ValueError:  # Quantized weights of a class that has one dtype; the program computes with their parts.
+        return value
 
 
 def narrow_like(float64: Any, own: Any) -> Any:
