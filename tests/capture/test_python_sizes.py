@@ -167,6 +167,37 @@ def test_in_the_engine(tmp_path: Path) -> None:
     assert bundle.verified
 
 
+def test_a_conversion_elsewhere_takes_no_capture_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first capture is refused because of the remainder; the second has the branch, and a dynamic number too."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] % 4:
+            x = torch.cat([x, x[:1]])
+        return x * int(x.shape[0] / 256 + 1)
+
+    export, numbers = torch.export.export, []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        numbers.append(arguments)
+        return export(*arguments, **options)
+
+    monkeypatch.setattr(torch.export, "export", counted)
+    captured = capture(model, (torch.randn(8, 2),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    assert len(numbers) == 2
+    for length in (9, 300):
+        x = torch.randn(length, 2)
+        torch.testing.assert_close(captured.program.module(check_guards=False)(x), model(x))
+
+
+def test_functions_that_sympy_calls_are_not_replaced() -> None:
+    namespace: dict[str, Any] = {"__name__": "sympy.core.add"}
+    exec("def in_order(values, key):\n    return sorted(values, key=key)", namespace)
+    seen: list[int] = []
+    with dynamic_builtins():
+        assert namespace["in_order"]([2, 1], lambda value: seen.append(value) or value) == [1, 2]
+    assert seen == [2, 1], "each key is computed once"
+
+
 def test_replacements_live_as_long_as_the_process() -> None:
     """Dynamo knows functions by their ids, which Python gives to others when a function is gone."""
     found = []

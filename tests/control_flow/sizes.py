@@ -507,7 +507,7 @@ def halves_of_tiles_after_padding(x):
     halves = x.unfold(2, rows // 2, rows // 2)
     if halves.shape[2] != 8 or halves.shape[-1] != rows / 2:
         raise AssertionError
-    weights = torch.tensor([[1.0, 2.0], [3.0, 4.0]] * (halves.shape[2] // 4))
+    weights = torch.tensor([[1.0, 2.0], [3.0, 4.0]] * ((rows * 4 - 1) // rows - 1))
     return halves.unflatten(2, (4, 2)) * weights[:, :, None, None]
 
 

@@ -82,6 +82,7 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
                 raise
             lines = [*failure.lines, *lines_of_error(failure.__cause__)]
             files = {line.file for line in lines if converts(line)} - changes.files
+            changes.files |= {line.file for line in failure.others if converts(line)} - files
             checks = lines_to_leave_out(failure.__cause__, failure.lines) - changes.checks
             if files:
                 changes.files |= files

@@ -272,7 +272,11 @@ def _failure(
         for place, derived in other.places
     }
     finding = restricted_dimension.finding(dimension, size, guard, guard.text(names), dimensions, guards)
-    lines = [line for one in reversed(failing) if (line := innermost(one.frames, libraries=True)) is not None]
+    fixing = [one for one in guards if one.fixes_a_number() and not one.is_asked_by_torch()]
+    lines, others = (
+        [line for one in chosen if (line := innermost(one.frames, libraries=True)) is not None]
+        for chosen in (failing[::-1], fixing)
+    )
     details = f"{finding.message}\n" + "\n".join(map(str, guard.frames))
     axes = [place.source for place, _ in dimension.places]
-    return CaptureFailure(finding, details=details, lines=lines, axes=axes, other_example=other)
+    return CaptureFailure(finding, details=details, lines=lines, others=others, axes=axes, other_example=other)

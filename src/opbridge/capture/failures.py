@@ -22,6 +22,7 @@ class CaptureFailure(CaptureError):
     Attributes:
         finding: The finding, with its code, cause, fix and sources.
         lines: The lines outside torch that fixed or restricted a dynamic size.
+        others: Further lines that made a number that is computed from sizes constant.
         fixes_sizes: Whether a dynamic size was made constant.
         axes: The axes that can't be dynamic as declared, in torch's notation: ``L['x'].size()[0]``.
         other_example: Example inputs with other sizes that may be captured for all sizes, if there are any.
@@ -33,6 +34,7 @@ class CaptureFailure(CaptureError):
         *,
         details: str,
         lines: Sequence[SourceLine] = (),
+        others: Sequence[SourceLine] = (),
         fixes_sizes: bool = False,
         axes: Sequence[str] = (),
         other_example: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
@@ -40,6 +42,7 @@ class CaptureFailure(CaptureError):
         super().__init__(finding.message, fix=finding.fix, details=details)
         self.finding = finding
         self.lines = tuple(lines)
+        self.others = tuple(others)
         self.fixes_sizes = fixes_sizes
         self.axes = tuple(axes)
         self.other_example = other_example

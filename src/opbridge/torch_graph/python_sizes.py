@@ -75,12 +75,16 @@ _REPLACED_BY_TORCH = "torch._export.non_strict_utils"
 """The module of torch with its own ``min`` and ``max`` of a capture, which call these."""
 
 
+_INTERNAL = frozenset(("torch", "sympy", "mpmath"))
+"""The packages whose own calls are not replaced: torch computes sizes with SymPy, which never sees a dynamic number."""
+
+
 def _called_by_torch() -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") == _REPLACED_BY_TORCH:
         frame = frame.f_back
     name = (frame.f_globals.get("__name__") if frame is not None else None) or ""
-    return name == "torch" or name.startswith("torch.")
+    return name.partition(".")[0] in _INTERNAL
 
 
 @functools.cache
@@ -98,11 +102,13 @@ def _length(original: Callable[..., int]) -> Callable[..., Any]:
 def _extreme(original: Callable[..., Any], symbolic: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def extreme(*values: Any, key: Any = None, **options: Any) -> Any:
-        if key is not None and len(values) == 1 and not _called_by_torch():
+        if _called_by_torch():
+            return original(*values, key=key, **options)
+        if key is not None and len(values) == 1:
             values = (_as_sequence(values[0]),)
         is_sequence = len(values) == 1 and type(values[0]) in _SEQUENCES
         numbers = values[0] if is_sequence else values
-        if (is_sequence or len(values) > 1) and numbers and not _called_by_torch():
+        if (is_sequence or len(values) > 1) and numbers:
             if key is None and _are_dynamic(numbers):
                 return functools.reduce(symbolic, numbers)
             if key is not None and (ordered := _ordered(numbers, key, symbolic is torch.sym_max)) is not None:

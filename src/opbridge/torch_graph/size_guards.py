@@ -237,6 +237,10 @@ class SizeGuard:
         is_fixed = any(side.is_number for side in self.condition.args)
         return any(side.is_Symbol for side in self.condition.args) and (is_fixed or len(self.symbols) > 1)
 
+    def fixes_a_number(self) -> bool:
+        """Whether a number is what it is in the example, as after ``int(n / 2)``."""
+        return isinstance(self.condition, sympy.Eq) and any(side.is_Integer for side in self.condition.args)
+
     def is_equality_of_dimensions(self) -> bool:
         """Whether the condition is that two dimensions are equal."""
         return isinstance(self.condition, sympy.Eq) and set(self.condition.args) == set(self.symbols)
