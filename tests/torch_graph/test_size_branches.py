@@ -7,11 +7,14 @@ from pathlib import Path
 
 import onnx
 import pytest
+import sympy
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 import opbridge
+from opbridge.capture.capture import capture
+from opbridge.catalog.declare.catalog import Catalog
 from opbridge.errors import CaptureError
 
 
@@ -37,6 +40,27 @@ def test_branches_become_minimum_and_maximum(tmp_path: Path) -> None:
     count = Counter(node.op_type for node in onnx.load(tmp_path / "out" / "model.onnx").graph.node)
     assert count["Min"] == count["Max"] == 1
     assert not count.keys() & {"If", "Where", "Less", "Equal"}
+
+
+def test_a_size_that_a_branch_pads_to_a_multiple_stays_short() -> None:
+    def model(x: Tensor) -> Tensor:
+        for multiple in (4, 4, 3):
+            if x.shape[0] % multiple:
+                x = pad(x, (0, multiple - x.shape[0] % multiple))
+            x = x.reshape(-1, multiple).amax(1)
+        if x.shape[0] > 200:
+            x = x[::2]
+        return x
+
+    captured = capture(model, (torch.randn(200),), dynamic_shapes=({0: "n"},), rewrites=Catalog.load().rewrites())
+    sizes = [
+        node.meta["val"].shape[0]
+        for node in captured.program.graph.find_nodes(op="call_function", target=torch.ops.aten.amax.default)
+    ]
+    assert [sum(part.is_Symbol for part in sympy.preorder_traversal(size.node.expr)) for size in sizes] == [1, 1, 1]
+    for length in (192, 193, 208, 239):
+        x = torch.randn(length)
+        torch.testing.assert_close(captured.program.module(check_guards=False)(x), model(x))
 
 
 class Global(nn.Module):

@@ -20,6 +20,7 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from opbridge.torch_graph.largest_sizes import note_range
+from opbridge.torch_graph.linear_sizes import REMAINDERS
 from opbridge.torch_graph.size_conditions import decided
 from opbridge.torch_graph.size_guards import forget_results, if_data_allow, under
 from opbridge.torch_graph.subgraphs import known_outside, symbols_tracked, untracked
@@ -105,13 +106,29 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
     are_constants = all(isinstance(one, float) and math.isfinite(one) for one in (a, b))
     one_or_zero = _one_or_zero(truth) if kinds == {torch.SymInt} or are_constants else None
     if one_or_zero is not None and kinds == {torch.SymInt}:
-        return b + one_or_zero * (a - b)
+        number = b + one_or_zero * (a - b)
+        return _multiple(truth, number, b) or _multiple(truth, number, a) or number
     if one_or_zero is not None:
         return a * one_or_zero + b * (1 - one_or_zero)
     if type(a) is type(b):
         return torch.sym_ite(truth, a, b)
     # torch.sym_ite takes no number of Python beside a dynamic one.
     return b + torch.sym_ite(truth, 1, 0) * (a - b)
+
+
+def _multiple(truth: torch.SymBool, number: Any, size: Any) -> Any:
+    """A number as the next multiple, where a branch pads a size to one: ``n + 4 - n % 4 if n % 4 else n``; else None.
+
+    Sizes that are computed with it would become long expressions.
+    """
+    if not isinstance(number, torch.SymInt) or not isinstance(size, torch.SymInt):
+        return None
+    calls = (call.args[1] for call in truth.node.expr.atoms(sympy.Function) if type(call).__name__ in REMAINDERS)
+    for divisor in (int(divisor) for divisor in calls if divisor.is_Integer):
+        multiple = divisor * ((size + divisor - 1) // divisor)
+        if decided(truth.node.shape_env, sympy.Eq(number.node.expr, multiple.node.expr)):
+            return multiple
+    return None
 
 
 def _one_of_both(env: Any, condition: Any, a: Any, b: Any) -> Any:
