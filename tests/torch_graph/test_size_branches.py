@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -61,6 +62,22 @@ def test_a_size_that_a_branch_pads_to_a_multiple_stays_short() -> None:
     for length in (192, 193, 208, 239):
         x = torch.randn(length)
         torch.testing.assert_close(captured.program.module(check_guards=False)(x), model(x))
+
+
+@pytest.mark.parametrize("pads", [lambda n: n <= 4, lambda n: n < 5, lambda n: n < 6])
+def test_padding_to_the_next_number_is_a_maximum(pads: Callable[[int], bool]) -> None:
+    def model(x: Tensor) -> Tensor:
+        if pads(x.shape[0]):
+            x = pad(x, (0, 5 - x.shape[0]))
+        return x if x.shape[0] % 2 else -x
+
+    captured = capture(model, (torch.randn(7),), dynamic_shapes=({0: "n"},), rewrites=Catalog.load().rewrites())
+    for length in (2, 4, 5, 6, 8):
+        x = torch.randn(length)
+        torch.testing.assert_close(captured.program.module(check_guards=False)(x), model(x))
+    size = captured.program.graph.output_node().args[0][0].meta["val"].shape[0].node.expr
+    assert type(size).__name__ == "Max"
+    assert sorted(map(type, size.args), key=str) == sorted([sympy.Integer, sympy.Symbol], key=str)
 
 
 class Global(nn.Module):

@@ -147,7 +147,13 @@ def _one_of_both(env: Any, condition: Any, a: Any, b: Any) -> Any:
             if any(_ratio(env, part, a, b) is not None and _is_like(env, operator, part) for part in parts)
             else None
         )
-    ratio = _ratio(env, condition, a, b) if isinstance(condition, sympy.core.relational.Relational) else None
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return None
+    ratio = _ratio(env, condition, a, b)
+    if ratio is None and condition.rel_op in _NEXT_TO:
+        # Of integers, n <= 4 is n < 5: n if n > 4 else 5 is the maximum too.
+        operator, left, right = _NEXT_TO[condition.rel_op]
+        ratio = _ratio(env, operator(condition.lhs + left, condition.rhs + right, evaluate=False), a, b)
     if ratio is None:
         return None
     match condition.rel_op:
@@ -159,6 +165,10 @@ def _one_of_both(env: Any, condition: Any, a: Any, b: Any) -> Any:
             return (torch.sym_min if ratio > 0 else torch.sym_max)(a, b)
         case _:
             return (torch.sym_max if ratio > 0 else torch.sym_min)(a, b)
+
+
+_NEXT_TO = {"<": (sympy.Le, 1, 0), "<=": (sympy.Lt, 0, 1), ">": (sympy.Ge, 0, 1), ">=": (sympy.Gt, 1, 0)}
+"""The same comparison of two integers by another operator, and what is added to its sides."""
 
 
 def _is_like(env: Any, operator: str, condition: Any) -> bool:
