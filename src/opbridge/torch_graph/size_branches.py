@@ -150,7 +150,7 @@ def _one_of_both(env: Any, condition: Any, a: Any, b: Any) -> Any:
     if not isinstance(condition, sympy.core.relational.Relational):
         return None
     ratio = _ratio(env, condition, a, b)
-    if ratio is None and condition.rel_op in _NEXT_TO:
+    if ratio is None and condition.rel_op in _NEXT_TO and condition.lhs.is_integer and condition.rhs.is_integer:
         # Of integers, n <= 4 is n < 5: n if n > 4 else 5 is the maximum too.
         operator, left, right = _NEXT_TO[condition.rel_op]
         ratio = _ratio(env, operator(condition.lhs + left, condition.rhs + right, evaluate=False), a, b)
