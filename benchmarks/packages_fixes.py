@@ -52,7 +52,6 @@ def _run_once(situation: Situation) -> None:
 
 
 FIXES = {
-    "kornia/equalize_clahe": Fix("no dynamic dimension", {"batch": None, "height": None, "width": None}),
     "kornia/find_homography_dlt": Fix("points is Dim('points', min=5)", {"points": Dim("points", min=5)}),
     "torchaudio/PitchShift": Fix(
         "the model runs once before the export, time left out of dynamic_shapes", {"time": None}, before=_run_once

@@ -89,9 +89,10 @@ class Steps(Refused):
         number: Any = index.item()
         torch._check(number >= 0)
         self._state_limit(number)
-        known = symbols_tracked()
-        with untracked():
-            note_range(number, (0, self.length - 1), known)
+        if isinstance(number, torch.SymInt):
+            known = symbols_tracked()
+            with untracked():
+                note_range(number, (0, self.length - 1), known)
         return self.start + number * self.step if self.step != 1 else self.start + number
 
     def numbers(self, **options: Any) -> Tensor:
