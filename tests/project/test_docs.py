@@ -42,7 +42,7 @@ TUTORIALS = ["docs/tutorial.md", "docs/tutorial.zh.md"]
 SET_UP = "python3 -m venv .venv && . .venv/bin/activate && "
 NEEDS = {"examples/tutorial/deform_conv.py": "torchvision", "opbridge completion": "shtab", "own_operator": "openvino"}
 NOTEBOOKS = {
-    "first_hour": "assert 'end the loop at a largest length' in str(error_shown)",
+    "first_hour": "assert 'end the loop after a largest number' in str(error_shown)",
     "own_operator": "assert max(abs(result - expected).max() for result in results.values()) < 1e-5",
 }
 """What holds after the last cell of each notebook."""

@@ -94,29 +94,29 @@ def plan(
     rewrites: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     whole: torch.export.ExportedProgram | None = None,
     kernels: bool = False,
+    inlined: bool = True,
 ) -> Plan:
     """Choose a rung for every operator of a captured program.
 
     Args:
         program: The captured program, or its distinct operators. It is not changed.
         catalog: The mappings to use.
-        opset: The opset that the user requests; by default the lowest that supports every operator and the faster
-            mappings up to ``served_opset``.
+        opset: The requested opset; by default the lowest that supports every operator and these faster mappings.
         newest_opset: The newest opset that every engine supports.
-        served_opset: The newest opset of a mapping that is preferred to one of an older opset, because it is faster.
-        raised: The lowest opset at which the engines have kernels for the nodes of an operator, by target key, as found
-            in earlier rounds.
+        served_opset: The newest opset of a faster mapping that is preferred to one of an older opset.
+        raised: The lowest opset with engine kernels for the nodes of an operator, by target key, from earlier rounds.
         refused: The mappings not to use again (:meth:`Plan.mapping_of`), which failed or whose nodes an engine refused.
         rewrites: The rewrites that were used during the capture, with the lines that used them, for the list of steps.
         whole: The program in which to count the steps, if ``program`` has only its distinct operators.
         kernels: Whether to use the mappings of the catalog to nodes with kernels; never in function bodies.
+        inlined: Whether operators of torch.library without a mapping become what their Python functions compute.
 
     Raises:
         TranslationError: A decomposition of the catalog or of the user fails on this model.
     """
     floor = opset or max((LOWEST_OPSET, *raised.values()))
     mapped = {key: introduced for key, introduced in torch_internals.mapped_targets().items() if key not in refused}
-    catalog = with_implementations(catalog, mapped)
+    catalog = with_implementations(catalog, mapped) if inlined else catalog
     newest = opset or newest_opset
     rungs = RUNGS_WITH_KERNELS if kernels else RUNGS
     chosen = _choose(catalog, rungs, refused, mapped, newest, opset or min(newest, max(floor, served_opset)))

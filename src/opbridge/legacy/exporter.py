@@ -151,6 +151,7 @@ def _table_specs(table: Mapping[Any, Callable[..., Any]]) -> tuple[OpSpec, ...]:
 def _planned(captured: Captured, catalog: Catalog, request: Request) -> Plan:
     wanted = request.opset_version or torch_internals.default_opset()
     options: dict[str, Any] = {"opset": max(wanted, LOWEST_OPSET), "rewrites": captured.rewrites}
+    options["inlined"] = request.operator_export_type == "ONNX"
     catalog = catalog.extended(captured.declared)
     planned = plan(captured.program, catalog, **options)
     kept = fallthrough_specs(planned.missing, request.operator_export_type)

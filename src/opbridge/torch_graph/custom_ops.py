@@ -20,7 +20,8 @@ __all__ = ["python_implementations"]
 _KEYS = ("CPU", "CompositeExplicitAutograd")
 """The dispatch keys of a function for the CPU, and of one for all devices; the first takes precedence."""
 
-_OF_TORCH = ("aten", "prims")
+_OTHERS = ("aten", "prims", "opbridge_kept")
+"""The namespaces of torch's own operators and of those that only stand for others during a decomposition."""
 
 
 def python_implementations() -> Mapping[torch._ops.OpOverload, Callable[..., Any]]:
@@ -49,7 +50,7 @@ def _of_impl() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     found: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
     for key in reversed(_KEYS):
         for namespace, operator, own in registered:
-            overload = None if own != key or namespace in _OF_TORCH else _overload(namespace, operator)
+            overload = None if own != key or namespace in _OTHERS else _overload(namespace, operator)
             if overload is not None and not overload._schema.is_mutable and hasattr(overload, "_op_dk"):
                 found[overload] = functools.partial(overload._op_dk, getattr(torch._C.DispatchKey, key))
     return found
