@@ -47,7 +47,7 @@ def _of_custom_op() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
 
 def _of_impl() -> dict[torch._ops.OpOverload, Callable[..., Any]]:
     # A library that is garbage-collected meanwhile removes its names.
-    names = getattr(torch.library, "_impls", set()).copy()
+    names = frozenset(getattr(torch.library, "_impls", ()))
     registered = [tuple(one.split("/")) for one in names if one.count("/") == 2]
     found: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
     for key in reversed(_KEYS):
