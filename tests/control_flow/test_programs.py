@@ -69,7 +69,7 @@ def _is_refused(name: str) -> bool:
     return torch.__version__ < "2.14" and name in REFUSED_BEFORE_2_14
 
 
-@pytest.mark.quick("return", "in_place", "append", "rows", "prints", every=3)
+@pytest.mark.quick("return", "in_place", "append", "rows", "prints", every=4)
 @pytest.mark.parametrize("name", QUICK)
 def test_captured(name: str) -> None:
     program = BY_NAME[name]
