@@ -618,6 +618,27 @@ class SparseMixture(nn.Module):
         return out
 
 
+@program("Loop", "If", cases=(([[1.0, 2.0], [3.0, 4.0], [-1.0, 0.0]],), ([[-1.0, -2.0], [-3.0, -4.0], [-1.0, 0.0]],)))
+class ExpertsByName(nn.Module):
+    """The names of the experts that have rows are texts with a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(2, 3)
+        self.experts = nn.ModuleDict({f"expert_{number}": nn.Linear(2, 2) for number in range(3)})
+        self.bias_0, self.bias_1, self.bias_2 = 0.5, 1.5, 2.5
+
+    def forward(self, x):
+        chosen = nn.functional.one_hot(self.gate(x).argmax(-1), 3)
+        out = torch.zeros_like(x)
+        for number in (chosen.sum(0) > 0).nonzero():
+            (rows,) = torch.where(chosen[:, number[0]])
+            key = f"expert_{number[0]}"
+            result = self.experts[key](x[rows]) + getattr(self, f"bias_{number.item()}")
+            out.index_add_(0, rows, result)
+        return out
+
+
 @program("Loop", "If", cases=(([1.0, 0.5, -1.0], 1.0), ([1.0, 2.0, 0.5], 3.0), ([1.0, 2.0, 0.5], 0.0)))
 def adaptive_solver(y, end):
     t, h, steps = torch.zeros(()), torch.full((), 0.1), 0

@@ -151,6 +151,8 @@ HALF = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float16)
         ([1.0, float("inf")], [1.0, float("inf")], [1.0, 3e38], "NaN or infinite at other places: 1 of 2"),
         ([1, 2], [1, 2], [1, 3], "1 of 2 of the integers or booleans differ"),
         ([1, 2], [1, 4], [1, 3], ""),
+        ([1, 2, 3], [1, 4, 3], [1, 2, 5], ""),
+        ([1, 2, 3], [1, 4, 3], [6, 2, 5], "2 of 3 of the integers or booleans differ"),
         ([1, 2], [1, 2], [[1, 2]], "shape (1, 2), where eager PyTorch has (2,)"),
         ([1, 2], [1, 2], [1.0, 2.0], "dtype float32, where eager PyTorch has int64"),
         ([1 + 2j], [1 + 2j], [[1.0, 2.0]], ""),

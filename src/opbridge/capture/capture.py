@@ -165,7 +165,18 @@ def capture(
         swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
         below = tracing_gradients(module) if changes.gradients else nullcontext()
         arrays, uncached = dynamic_numpy(changes.numpy), calling_without_caches(changes.uncached is not None)
-        with swaps[0], swaps[1], swaps[2] as notes, answering, arrays, uncached, below, assumptions.made() as shapes:
+        flags = changes.flags.answered()
+        with (
+            swaps[0],
+            swaps[1],
+            swaps[2] as notes,
+            answering,
+            arrays,
+            uncached,
+            below,
+            flags,
+            assumptions.made() as shapes,
+        ):
             given = changes.example or example
             captured = _captured(module, given, shapes, input_names, output_names, rewrites, check_sizes)
         refuse_returned_list(captured.program)
@@ -186,8 +197,7 @@ def capture(
     output_names = without_check(output_names)
     with scripted_as_python(module), changed_attributes_as_buffers(module, *example):
         captured, changes = with_changes(attempt, assumptions if assume else None)
-    statements = {str(line): statement_that_only_raises(line) for line in changes.checks}
-    unchecked = {(line, statement) for line, statement in statements.items() if statement}
+    unchecked = {(str(line), text) for line in changes.checks if (text := statement_that_only_raises(line))}
     captured = dataclasses.replace(captured, unchecked=tuple(sorted({*captured.unchecked, *unchecked})))
     captured = dataclasses.replace(captured, assumptions=assumptions.listed(), obstacles=assumptions.obstacles())
     if assume != "check" or all(item.kind == "size" for item in captured.assumptions):

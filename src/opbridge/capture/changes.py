@@ -13,6 +13,7 @@ from opbridge.capture.export import Example
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import capture_failed, model_fails
 from opbridge.torch_graph.cached_functions import hashed_size
+from opbridge.torch_graph.compiler_flags import CompilerFlags
 from opbridge.torch_graph.gradients import needs_gradients
 from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out
 from opbridge.torch_graph.numpy_functions import needs_numpy
@@ -37,6 +38,7 @@ class Changes:
         known: Whether Python may read what is computed from weights and numbers alone; None if it must not, because
             the model changes what it has read.
         gradients: Whether the model is traced below autograd, because it computes gradients.
+        flags: Whether the model asks whether it is compiled, and what it is told.
         conversions: The functions whose control flow is converted.
         example: Example inputs with other sizes, if those of the user are a special case.
         special: The failures with the examples before.
@@ -49,6 +51,7 @@ class Changes:
     checks: set[SourceLine] = dataclasses.field(default_factory=set)
     known: bool | None = False
     gradients: bool = False
+    flags: CompilerFlags = dataclasses.field(default_factory=CompilerFlags)
     conversions: Conversions = dataclasses.field(default_factory=Conversions)
     example: Example | None = None
     special: list[CaptureFailure] = dataclasses.field(default_factory=list)
@@ -100,6 +103,8 @@ def with_changes(attempt: Callable[[Changes], _Result], assumptions: Assumptions
                 changes.files |= typed
             elif changes.conversions.extend(failure, can_go_on=assumptions is not None):
                 pass
+            elif changes.flags.asked and not changes.flags.as_eager:
+                changes.flags.as_eager = True
             elif not changes.take_other_example(failure):
                 first = changes.special[0] if changes.special else failure
                 cause = changes.conversions.without_sizes(first)

@@ -19,6 +19,7 @@ from opbridge.capture.control_flow.branches import (
 from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, identity
 from opbridge.capture.control_flow.lookups import (
     assign,
+    attribute,
     contains,
     delete,
     dict_of,
@@ -33,6 +34,7 @@ from opbridge.capture.control_flow.rows import has_rows
 from opbridge.capture.control_flow.sequences import last, of_parts, repeated, unpacked
 from opbridge.capture.control_flow.site import Site, refuse
 from opbridge.capture.control_flow.state import State, note_check, read
+from opbridge.capture.control_flow.texts import text
 from opbridge.capture.control_flow.values import UNDEFINED
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "all_of",
     "any_of",
     "assign",
+    "attribute",
     "builtin",
     "combined",
     "comparison",
@@ -72,6 +75,7 @@ __all__ = [
     "read_at",
     "repeated",
     "slice",
+    "text",
     "unpacked",
     "while_",
     "with_conditions",

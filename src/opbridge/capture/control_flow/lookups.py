@@ -1,4 +1,4 @@
-"""Lookups by a number that is known only at run time: ``choices[n % 3]``, ``cache[n]``, ``shape.index(max(shape))``."""
+"""Lookups by what is known only at run time: ``choices[n % 3]``, ``cache[n]``, ``experts[f"expert_{n}"]``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,26 @@ from opbridge.capture.control_flow.conditions import Indices, condition, equalit
 from opbridge.capture.control_flow.list_uses import refuse_use
 from opbridge.capture.control_flow.site import Site
 from opbridge.capture.control_flow.state import note_check
+from opbridge.capture.control_flow.texts import Text
 
-__all__ = ["assign", "contains", "delete", "dict_of", "element", "forgetting_keys", "lookup", "read_at", "written_at"]
+__all__ = [
+    "assign",
+    "attribute",
+    "contains",
+    "delete",
+    "dict_of",
+    "element",
+    "forgetting_keys",
+    "lookup",
+    "read_at",
+    "written_at",
+]
 
 read_at = Indices(written=False)
 written_at = Indices(written=True)
 
 _LISTS = (list, tuple, torch.nn.ModuleList, torch.nn.ParameterList)
+_DICTS = (dict, torch.nn.ModuleDict, torch.nn.ParameterDict)
 
 _written: contextvars.ContextVar[list[dict[Any, Any]] | None] = contextvars.ContextVar("written", default=None)
 
@@ -63,11 +76,15 @@ def _as_key(index: Any) -> Any:
 
 
 def _has_keys(value: Any, index: Any) -> bool:
-    """Whether a value is a dict, and which of its keys is equal to an index depends on sizes."""
-    return isinstance(value, dict) and any(isinstance(key, _Key) for key in (*value, _as_key(index)))
+    """Whether a value is a dict, and which of its keys is equal to an index depends on data or on sizes."""
+    if not isinstance(value, _DICTS):
+        return False
+    return isinstance(index, Text) or any(isinstance(key, _Key) for key in (*value, _as_key(index)))
 
 
 def _equal(key: Any, index: Any) -> Any:
+    if isinstance(index, Text) and isinstance(key, str):
+        return index.equals(key)
     return equality(key.value if isinstance(key, _Key) else key, index, negated=False)
 
 
@@ -132,9 +149,10 @@ def _known_size(part: slice, size: Any) -> int | None:
     return int(number) if is_inside and number is not None and not getattr(number, "free_symbols", ()) else None
 
 
-def _value_of(site: Site, value: dict[Any, Any], index: Any, *default: Any) -> Any:
-    """The value that was stored last under a key that is equal to an index."""
-    cases = [(_equal(key, index), one) for key, one in reversed(value.items())]
+def _value_of(site: Site, value: Any, index: Any, *default: Any) -> Any:
+    """The value of a dict that was stored last under a key that is equal to an index."""
+    cases = [(_equal(key, index), one) for key, one in reversed([*value.items()])]
+    cases = [(test, one) for test, one in cases if test is not False]
     if not default and cases and _as_key(index) not in value:
         note_check(site, f"{index} is one of the keys")
         *cases, (_, last) = cases
@@ -199,6 +217,15 @@ def _sort(site: Site, owner: list[Any], *, key: Any = None, reverse: bool = Fals
     owner[:] = python_functions.ordered(site, owner, key=key, reverse=reverse)
 
 
+def attribute(site: Site, owner: Any, name: str, *default: Any) -> Any:
+    """``getattr``, also of a name with a dynamic number."""
+    if not isinstance(name, Text):
+        return getattr(owner, name, *default)
+    return _value_of(
+        site, {one: getattr(owner, one) for one in dir(owner) if name.equals(one) is not False}, name, *default
+    )
+
+
 def lookup(owner: Any, name: str, site: Site) -> Any:
     """``index`` and ``count`` of a list or a tuple, and ``get`` of a dict, for dynamic numbers, and ``pop`` of rows.
 
@@ -210,7 +237,7 @@ def lookup(owner: Any, name: str, site: Site) -> Any:
         site: The call.
     """
     own = getattr(owner, name)
-    if name == "get" and isinstance(owner, dict):
+    if name == "get" and isinstance(owner, _DICTS):
         return lambda key, default=None: (
             _value_of(site, owner, key, default) if _has_keys(owner, key) else own(key, default)
         )

@@ -18,6 +18,7 @@ __all__ = [
     "augmented",
     "changed_by_functions",
     "compares_in",
+    "gets_attribute",
     "has_conditions",
     "inside",
     "is_rewritten",
@@ -253,7 +254,12 @@ def looks_up(node: ast.AST) -> bool:
         return not any(isinstance(one, (ast.Slice, ast.Constant)) for one in (node.slice, *_parts(node.slice)))
     if isinstance(node, ast.Dict):
         return None not in node.keys and not all(isinstance(key, ast.Constant) for key in node.keys)
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", None) in LOOKUPS
+    return isinstance(node, ast.Call) and (getattr(node.func, "attr", None) in LOOKUPS or gets_attribute(node))
+
+
+def gets_attribute(call: ast.Call) -> bool:
+    """Whether a call is ``getattr`` with a name that is no constant."""
+    return getattr(call.func, "id", None) == "getattr" and not isinstance(call.args[1], ast.Constant)
 
 
 def _parts(index: ast.expr) -> Sequence[ast.expr]:

@@ -13,6 +13,7 @@ from opbridge.capture.control_flow.names import (
     LOOKUPS,
     PARTS,
     REPLACED,
+    gets_attribute,
     has_conditions,
     loaded,
     looks_up,
@@ -169,6 +170,15 @@ class Expressions(ast.NodeTransformer):
             return ast.copy_location(self.call("element", self.site(node), node.value, self.index(node.slice)), node)
         return node
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """An f-string of values in their own format."""
+        self.generic_visit(node)
+        values = [part.value if isinstance(part, ast.FormattedValue) else part for part in node.values]
+        has_format = any(
+            getattr(part, "format_spec", None) or getattr(part, "conversion", -1) != -1 for part in node.values
+        )
+        return node if has_format else ast.copy_location(self.call("text", *values), node)
+
     def visit_Dict(self, node: ast.Dict) -> ast.AST:
         """A dict with keys that are no constants."""
         self.generic_visit(node)
@@ -214,6 +224,8 @@ class Expressions(ast.NodeTransformer):
             node.func = self.call("of_parts", node.func.value, ast.Constant(node.func.attr))
         elif isinstance(node.func, ast.Attribute) and node.func.attr in LOOKUPS:
             node.func = self.call("lookup", node.func.value, ast.Constant(node.func.attr), self.site(node))
+        elif gets_attribute(node):
+            return ast.copy_location(self.call("attribute", self.site(node), *node.args), node)
         if has_conditions(node):
             node.func = self.call("with_conditions", node.func, self.site(node))
         return node
