@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from opbridge.capture.assumption_output import ASSUMPTIONS_HOLD, WithCheck, comp
 from opbridge.capture.caught_errors import refuse_caught_errors
 from opbridge.capture.changes import Changes, with_changes
 from opbridge.capture.constants import Constants
-from opbridge.capture.control_flow.conversion import converting, refuse_returned_list
+from opbridge.capture.control_flow.conversion import refuse_returned_list
 from opbridge.capture.declared_sizes import check_declared_sizes
 from opbridge.capture.export import Example, declared_by, export_program
 from opbridge.capture.hooks import AROUND
@@ -36,19 +35,15 @@ from opbridge.findings import Finding
 from opbridge.records import StoredRecord
 from opbridge.torch_graph.attribute_state import changed_attributes_as_buffers
 from opbridge.torch_graph.branch_results import copy_shared_results
-from opbridge.torch_graph.cached_functions import calling_without_caches
 from opbridge.torch_graph.dense import dense_weights, refuse_nested
 from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, dimension_names, dynamic_axes
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
-from opbridge.torch_graph.gradients import misses_gradients, tracing_gradients
+from opbridge.torch_graph.gradients import misses_gradients
 from opbridge.torch_graph.lazy_modules import initialized
 from opbridge.torch_graph.library_checks import (
     statement_that_only_raises,
-    without_checks,
 )
 from opbridge.torch_graph.mutated_parts import select_mutated_parts
-from opbridge.torch_graph.numpy_functions import dynamic_numpy
-from opbridge.torch_graph.python_sizes import dynamic_conversions
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
 
 __all__ = ["Captured", "StateBuffer", "as_module", "capture"]
@@ -161,22 +156,7 @@ def capture(
     assumptions = Assumptions(module, example, dynamic_shapes)
 
     def attempt(changes: Changes) -> Captured:
-        answering = constants.answering() if changes.known else nullcontext()
-        swaps = dynamic_conversions(changes.files), without_checks(changes.checks), converting(changes.conversions)
-        below = tracing_gradients(module) if changes.gradients else nullcontext()
-        arrays, uncached = dynamic_numpy(changes.numpy), calling_without_caches(changes.uncached is not None)
-        flags = changes.flags.answered()
-        with (
-            swaps[0],
-            swaps[1],
-            swaps[2] as notes,
-            answering,
-            arrays,
-            uncached,
-            below,
-            flags,
-            assumptions.made() as shapes,
-        ):
+        with changes.made(module, constants) as notes, assumptions.made() as shapes:
             given = changes.example or example
             captured = _captured(module, given, shapes, input_names, output_names, rewrites, check_sizes)
         refuse_returned_list(captured.program)

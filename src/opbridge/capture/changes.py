@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import torch
+
 from opbridge.capture.assuming import Assumptions
-from opbridge.capture.constants import UnknownContentsError
-from opbridge.capture.control_flow.conversion import OF_DATA, Conversions
+from opbridge.capture.constants import Constants, UnknownContentsError
+from opbridge.capture.control_flow.conversion import OF_DATA, Conversions, converting
+from opbridge.capture.control_flow.state import Notes
 from opbridge.capture.export import Example
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import capture_failed, model_fails
-from opbridge.torch_graph.cached_functions import hashed_size
+from opbridge.torch_graph.cached_functions import calling_without_caches, hashed_size
 from opbridge.torch_graph.compiler_flags import CompilerFlags
-from opbridge.torch_graph.gradients import needs_gradients
-from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out
-from opbridge.torch_graph.numpy_functions import needs_numpy
-from opbridge.torch_graph.python_sizes import converts, tests_for_numbers
+from opbridge.torch_graph.gradients import needs_gradients, tracing_gradients
+from opbridge.torch_graph.library_checks import lines_of_error, lines_to_leave_out, without_checks
+from opbridge.torch_graph.numpy_functions import dynamic_numpy, needs_numpy
+from opbridge.torch_graph.python_sizes import converts, dynamic_conversions, tests_for_numbers
 from opbridge.torch_graph.sources import SourceLine, frames_outside_torch
 
 __all__ = ["Changes", "with_changes"]
@@ -56,6 +60,26 @@ class Changes:
     example: Example | None = None
     special: list[CaptureFailure] = dataclasses.field(default_factory=list)
     assumes: bool = False
+
+    @contextlib.contextmanager
+    def made(self, module: torch.nn.Module, constants: Constants) -> Iterator[Notes]:
+        """Use the equivalents inside the block.
+
+        Yields:
+            What the statements of converted functions become.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(dynamic_conversions(self.files))
+            stack.enter_context(without_checks(self.checks))
+            notes = stack.enter_context(converting(self.conversions))
+            if self.known:
+                stack.enter_context(constants.answering())
+            stack.enter_context(dynamic_numpy(self.numpy))
+            stack.enter_context(calling_without_caches(self.uncached is not None))
+            if self.gradients:
+                stack.enter_context(tracing_gradients(module))
+            stack.enter_context(self.flags.answered())
+            yield notes
 
     def take_other_example(self, failure: CaptureFailure) -> bool:
         """Capture with another example, if it may have been the example that stopped the capture."""
