@@ -1007,3 +1007,20 @@ def assigned_in_expressions_in_order(x):
     while torch.maximum(y.abs().sum(), (y := y / 2).sum()) > 1:
         z = z + y
     return z, y
+
+
+@program("If", cases=(([1.0, 1.0, 3.0, 2.0],), ([1.0, 0.0, 0.0, 0.0],), ([0.0, -1.0, -1.0, -2.0],)))
+def same_size_after_branches(x):
+    """The area under a curve, whose coordinates are as many after either branch as before."""
+    kept = torch.where(x[1:] - x[:-1])[0]
+    a = torch.cat([torch.zeros(1), x[kept]])
+    b = torch.cat([torch.zeros(1), x[kept + 1]])
+    if a[-1] <= 0:
+        u = torch.zeros_like(a)
+    else:
+        u = a / a[-1]
+    if b[-1] <= 0:
+        v = torch.zeros_like(a)
+    else:
+        v = b / b[-1]
+    return torch.trapz(u, v)

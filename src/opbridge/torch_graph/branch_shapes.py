@@ -58,7 +58,15 @@ def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
         results = kernel(*(noted(one) if callable(one) else one for one in args), **kwargs)
         if kernel.__module__ == "torch._higher_order_ops.cond" and len(paths) == 2:
             found, *ends = (list(filter(torch.is_tensor, pytree.tree_leaves(one))) for one in (results, *paths))
-            join_equal_sizes(found, list(zip(*ends, strict=True)))
+            symbols = _symbols((args, kwargs))
+            join_equal_sizes(found, list(zip(*ends, strict=True)), lambda size: _symbols(size) <= symbols)
         return results
 
     return run
+
+
+def _symbols(values: Any) -> set[Any]:
+    """The symbols in sizes of tensors and in numbers."""
+    leaves = pytree.tree_leaves(values)
+    sizes = [size for leaf in leaves for size in (leaf.shape if isinstance(leaf, torch.Tensor) else (leaf,))]
+    return {symbol for size in sizes if isinstance(size, torch.SymInt) for symbol in size.node.expr.free_symbols}

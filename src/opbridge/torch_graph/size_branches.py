@@ -259,7 +259,7 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
         results: The results of the operator.
         pairs: What each of them is on either path.
     """
-    for size, sizes in join_equal_sizes(results, pairs):
+    for size, sizes in join_equal_sizes(results, pairs, known_outside):
         env: Any = size.node.shape_env
         ranges = [env.bound_sympy(sympy.sympify(_expression(one))) for one in sizes]
         limits = min(one.lower for one in ranges), max(one.upper for one in ranges)
@@ -269,13 +269,14 @@ def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, T
 
 
 def join_equal_sizes(
-    results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]
+    results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]], is_outside: Callable[[Any], bool]
 ) -> list[tuple[torch.SymInt, tuple[Any, Any]]]:
     """Make sizes after a branch one size where they are equal on either path.
 
     Args:
         results: The results of the operator.
         pairs: What each of them is on either path.
+        is_outside: Whether a size is known before the branch.
 
     Returns:
         The sizes that differ, with what they are on either path.
@@ -288,7 +289,9 @@ def join_equal_sizes(
                 continue
             first = known.setdefault(tuple(map(_expression, sizes)), size)
             symbol = size.node.expr
-            if symbol.is_Symbol and same_size(first, size):
+            if symbol.is_Symbol and same_size(*sizes) and is_outside(sizes[0]):
+                size.node.shape_env._set_replacement(symbol, _expression(sizes[0]), "a size after a branch")
+            elif symbol.is_Symbol and same_size(first, size):
                 others.append((size, (sizes[0], sizes[1])))
             elif symbol.is_Symbol:
                 size.node.shape_env._set_replacement(symbol, first.node.expr, "a size after a branch")
