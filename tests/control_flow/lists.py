@@ -372,3 +372,35 @@ def parts_of_one_size_by_position(x):
     parts = x.split(2)
     listed = list(parts)
     return parts[0] * 2, parts[-1].sum(0), listed[-1], torch.cat(listed), len(parts) * x.sum()
+
+
+def _multiples(x):
+    rows = []
+    for i in range(x.shape[0]):
+        rows.append(x[i] * i)
+    return rows
+
+
+def _inner(rows):
+    return (rows + rows)[1:-1]
+
+
+@program("Loop", cases=FEW, dynamic=ROWS)
+def lists_of_other_functions(x):
+    """Functions without a loop take and return lists of a dynamic length."""
+    rows = _multiples(x)
+    both = rows[:-1] + [x[0]] + _inner(rows)
+    rows.reverse()
+    return torch.stack(both), torch.stack(rows)
+
+
+@program(cases=FEW, dynamic=ROWS)
+class PooledPositions(nn.Module):
+    """A method takes every second number of a list."""
+
+    def forward(self, x):
+        places = self.pooled(places=list(range(x.shape[0])))
+        return x[places], torch.arange(len(places)) + places[-1]
+
+    def pooled(self, places):
+        return [0] + places[1::2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
-import dataclasses
 import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from opbridge.capture.control_flow import flow  # noqa: F401 - converted code im
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
+from opbridge.capture.control_flow.list_passing import Function, passing_lists
 from opbridge.capture.control_flow.list_uses import ListUsed
 from opbridge.capture.control_flow.lookups import forgetting_keys
 from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, compares_in, is_rewritten, looks_up, repeats_list
@@ -52,19 +52,6 @@ _LONGEST_MESSAGE = 500
 """Sizes that come from a converted branch are long expressions, and so are the conditions on them."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A function in a file.
-
-    Attributes:
-        file: The absolute path of the file.
-        line: The line of its ``def``, from 1.
-    """
-
-    file: str
-    line: int
-
-
 class Conversions:
     """The functions that are converted in one capture, which is repeated with one more after each failure.
 
@@ -75,6 +62,7 @@ class Conversions:
             results of the others differ in form.
         on_sizes: Whether a condition on the sizes of inputs becomes a part of the program too.
         refusal: Why a function can't be converted, if there is one.
+        left: The functions that are not converted, because the capture failed with their conversion.
     """
 
     def __init__(self) -> None:
@@ -84,8 +72,8 @@ class Conversions:
         self.on_sizes = False
         self._before_sizes: list[Function] = []
         self.refusal: Unconverted | None = None
+        self.left: list[Function] = []
         self._disagreements: dict[Function, Disagreement] = {}
-        self._left: list[Function] = []
         self._restriction: CaptureFailure | None = None
 
     def extend(self, failure: CaptureFailure, *, can_go_on: bool) -> bool:
@@ -109,12 +97,12 @@ class Conversions:
             if node is None or not (of_sizes or _is_rewritten(frame) or _uses_converted(failure)):
                 continue
             function = Function(frame.file, node.lineno)
-            if function in self._left:
+            if function in self.left:
                 return extended
             if function not in self.functions or (of_sizes and not self.on_sizes):
                 reason = reason_not_to_convert(node)
                 if reason is not None:
-                    self._left.append(function)
+                    self.left.append(function)
                     self.refusal = unconverted(Site(frame.file, frame.line), reason, _FIX)
                     return extended
                 self._add(function, failure if of_sizes else None)
@@ -143,7 +131,7 @@ class Conversions:
         """
         if self._restriction is None:
             return failure
-        self._left += [function for function in self.functions if function not in self._before_sizes]
+        self.left += [function for function in self.functions if function not in self._before_sizes]
         self.functions, self.on_sizes, self.refusal = self._before_sizes, False, None
         restriction, self._restriction = self._restriction, None
         if failure.finding.code in _OF_SIZES and _is_readable(failure):
@@ -156,7 +144,7 @@ class Conversions:
 
         torch traces both branches with the sizes of the example, and may refuse the one that these do not take.
         """
-        self._left.clear()
+        self.left.clear()
 
     def _end_at(self, failure: Disagreement) -> bool:
         """Move the rest of a function into both branches of the statement that leaves a variable in different forms."""
@@ -198,12 +186,12 @@ class Conversions:
         if isinstance(refusal, Disagreement):
             self.refusal = self._disagreements.get(function, refusal)
         self.functions.remove(function)
-        self._left.append(function)
+        self.left.append(function)
         return True
 
     def _leave_all(self) -> bool:
         """Go on without converted functions, because something else stops the capture with them."""
-        self._left += self.functions
+        self.left += self.functions
         changed, self.functions = bool(self.functions), []
         return changed
 
@@ -229,6 +217,8 @@ def _frames_of(failure: Disagreement) -> list[SourceLine]:
 
 def _frames(failure: CaptureFailure) -> list[SourceLine]:
     """The lines whose functions may have stopped the capture, innermost first."""
+    if isinstance(failure, ListUsed) and failure.place is not None:
+        return [failure.place]
     if isinstance(failure, ListUsed):
         return list(frames_outside_torch(failure)[-1:])
     if failure.__cause__ is not None and _uses_converted(failure):
@@ -327,7 +317,8 @@ def converting(conversions: Conversions) -> Iterator[Notes]:
                 below[above.line].append((site.file, site.line, site.in_try))
         replaced.update({(file, *key): code for key, code in _converted_codes(file, lines, ends, below).items()})
     lengths = counting_rows() if replaced else contextlib.nullcontext()
-    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths, forgetting_keys():
+    passing = passing_lists({*conversions.functions, *conversions.left})
+    with noting() as notes, swapped(replaced), on_sizes(conversions.on_sizes), lengths, forgetting_keys(), passing:
         yield notes
 
 

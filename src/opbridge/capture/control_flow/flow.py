@@ -17,6 +17,7 @@ from opbridge.capture.control_flow.branches import (
     with_conditions,
 )
 from opbridge.capture.control_flow.conditions import combined, comparison, condition, equality, identity
+from opbridge.capture.control_flow.list_passing import returned, with_lists
 from opbridge.capture.control_flow.lookups import (
     assign,
     attribute,
@@ -74,11 +75,13 @@ __all__ = [
     "read",
     "read_at",
     "repeated",
+    "returned",
     "slice",
     "text",
     "unpacked",
     "while_",
     "with_conditions",
+    "with_lists",
     "written_at",
     "yielded",
 ]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from opbridge.capture.failures import CaptureFailure
 from opbridge.findings import unconverted_control_flow
-from opbridge.torch_graph.sources import frames_of_stack, innermost
+from opbridge.torch_graph.sources import SourceLine, frames_of_stack, innermost
 
 __all__ = ["ListUsed", "refuse_uneven", "refuse_use"]
 
 
 class ListUsed(CaptureFailure):
-    """Python code that was not converted uses a list whose length is known only at run time."""
+    """Python code that was not converted uses a list whose length is known only at run time.
+
+    Attributes:
+        place: A line of this code; None for the line that raises the error.
+    """
+
+    place: SourceLine | None = None
 
 
 def refuse_use(use: str) -> ListUsed:

@@ -116,6 +116,11 @@ class _Function(Expressions):
 
     visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]
 
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if node.value is not None:
+            node.value = ast.copy_location(self.call("returned", self.visit(node.value)), node)
+        return node
+
     def visit_With(self, node: ast.With) -> ast.AST:
         node.items = [self.visit(item) for item in node.items]
         node.body = self.block(node.body)

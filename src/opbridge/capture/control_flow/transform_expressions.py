@@ -226,6 +226,8 @@ class Expressions(ast.NodeTransformer):
             node.func = self.call("lookup", node.func.value, ast.Constant(node.func.attr), self.site(node))
         elif gets_attribute(node):
             return ast.copy_location(self.call("attribute", self.site(node), *node.args), node)
+        else:
+            node.func = self.call("with_lists", node.func)
         if has_conditions(node):
             node.func = self.call("with_conditions", node.func, self.site(node))
         return node
