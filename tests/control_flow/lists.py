@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import torch
@@ -404,3 +405,27 @@ class PooledPositions(nn.Module):
 
     def pooled(self, places):
         return [0] + places[1::2]
+
+
+def _unchanged(rows):
+    return rows
+
+
+class _Tail:
+    def __call__(self, rows, first=1):
+        return rows[first:]
+
+
+@program("Loop", cases=FEW, dynamic=ROWS)
+def lists_through_several_functions(x):
+    rows = _unchanged(_multiples(x))
+    tail = functools.partial(_Tail(), first=2)
+    return torch.stack([x[0]] + tail(rows)), torch.stack(_Tail()(rows=rows) + rows)
+
+
+@program("Loop", "If", cases=FEW, dynamic=ROWS)
+def elements_that_are_equal(x):
+    places = [i // 2 for i in range(x.shape[0])]
+    if 1 in places:
+        x = x * places.index(1)
+    return x * places.count(1), 3 not in places

@@ -73,6 +73,7 @@ class Conversions:
         self._before_sizes: list[Function] = []
         self.refusal: Unconverted | None = None
         self.left: list[Function] = []
+        self._reached: list[Function] = []
         self._disagreements: dict[Function, Disagreement] = {}
         self._restriction: CaptureFailure | None = None
 
@@ -89,7 +90,7 @@ class Conversions:
         if isinstance(failure, Disagreement) and (self._end_at(failure) or self._decide_above(failure)):
             return True
         if isinstance(failure, Unconverted):
-            return self._leave(failure) and can_go_on
+            return self._leave_reached(failure) or (self._leave(failure) and can_go_on)
         of_sizes = _is_on_sizes(failure)
         extended = False
         for frame in _frames(failure):
@@ -106,6 +107,8 @@ class Conversions:
                     self.refusal = unconverted(Site(frame.file, frame.line), reason, _FIX)
                     return extended
                 self._add(function, failure if of_sizes else None)
+                if isinstance(failure, ListUsed) and failure.place is not None:
+                    self._reached.append(function)
                 extended = True
                 if not of_sizes:
                     return True
@@ -177,10 +180,18 @@ class Conversions:
             self.functions.append(functions[above])
         return True
 
+    def _leave_reached(self, refusal: Unconverted) -> bool:
+        """Go on without the function of a statement that is only converted because a list reaches it."""
+        function = _function_of(refusal.site)
+        if function not in self._reached or function not in self.functions:
+            return False
+        self.functions.remove(function)
+        self.left.append(function)
+        return True
+
     def _leave(self, refusal: Unconverted) -> bool:
         self.refusal = refusal
-        node = enclosing_function(SourceLine(refusal.site.file, refusal.site.line))
-        function = Function(refusal.site.file, node.lineno) if node is not None else None
+        function = _function_of(refusal.site)
         if function is None or function not in self.functions:
             return False
         if isinstance(refusal, Disagreement):
@@ -200,6 +211,11 @@ _NUMBERS = ("", "for", "*", "numel", "parts")
 """What :func:`_keyword` returns where no branch depends on the number."""
 
 _FIX = "write it as a function that returns tensors."
+
+
+def _function_of(site: Site) -> Function | None:
+    node = enclosing_function(SourceLine(site.file, site.line))
+    return Function(site.file, node.lineno) if node is not None else None
 
 
 def _chooses(site: Site) -> bool:

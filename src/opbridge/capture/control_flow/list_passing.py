@@ -1,16 +1,16 @@
 """Lists whose length is known only at run time, in functions that are not converted and would take them for others.
 
 Such a list has one element in the place of several. ``rows[1:]``, ``rows + rows`` and the like are right in converted
-code only, so that a function that has them is converted when a list reaches it: as an argument, as an attribute of
-``self``, or as a result.
+code only, so that a function is converted when a list reaches it: as an argument, as an attribute of ``self``, or as a
+result.
 """
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import contextvars
 import dataclasses
+import inspect
 import sys
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -28,8 +28,6 @@ from opbridge.torch_graph.statements import enclosing_function
 __all__ = ["Function", "passing_lists", "returned", "with_lists"]
 
 _INTERNAL = ("torch", "opbridge")
-_METHODS = ("copy", "count", "extend", "index", "insert", "remove", "reverse", "sort")
-_FUNCTIONS = ("enumerate", "reversed", "sorted", "zip")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +85,11 @@ def returned(value: Any) -> Any:
 
 def _code(function: Any) -> types.CodeType | None:
     """The code of a function that is not converted; None for a converted one, and for what is not the model's."""
+    function = getattr(function, "func", function)  # A functools.partial.
     if isinstance(function, torch.nn.Module):
         function = type(function).forward
+    elif not isinstance(function, (type, types.FunctionType, types.MethodType)):
+        function = inspect.getattr_static(type(function), "__call__", None)
     function = getattr(function, "__func__", function)
     if not isinstance(function, types.FunctionType) or _is_internal(function.__module__):
         return None
@@ -113,23 +114,12 @@ def _has_list(value: Any) -> bool:
 
 
 def _convert(code: types.CodeType, line: int) -> None:
-    """Ask for the conversion of a function that is not converted yet, if it has an operation on lists."""
+    """Ask for the conversion of a function, unless that has failed."""
     first = min((at for *_, at in code.co_lines() if at is not None and at > code.co_firstlineno), default=line)
     place = SourceLine(full_path(code.co_filename), first)
     node = enclosing_function(place)
     if node is None or Function(place.file, node.lineno) in _known.get() or reason_not_to_convert(node) is not None:
         return
-    if any(map(_is_of_lists, ast.walk(node))):
-        error = refuse_use("a function that was not converted")
-        error.place = place
-        raise error
-
-
-def _is_of_lists(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call):
-        return getattr(node.func, "id", None) in _FUNCTIONS or getattr(node.func, "attr", None) in _METHODS
-    if isinstance(node, ast.Compare):
-        return isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn))
-    if isinstance(node, (ast.BinOp, ast.AugAssign)):
-        return isinstance(node.op, (ast.Add, ast.Mult))
-    return isinstance(node, ast.Slice)
+    error = refuse_use("a function that was not converted")
+    error.place = place
+    raise error

@@ -249,6 +249,12 @@ def lookup(owner: Any, name: str, site: Site) -> Any:
         return own
 
     def of_numbers(item: Any, *limits: Any) -> Any:
+        if rows.has_rows(owner) and not limits:
+            found = sequences.equal_elements(owner, item)
+            if name == "count":
+                return found.sum().item()
+            note_check(site, f"{item} is in the list")
+            return found.to(torch.int64).argmax().item()
         if limits or not any(isinstance(one, torch.SymInt) for one in (item, *owner)):
             return own(item, *limits)
         if name == "count":

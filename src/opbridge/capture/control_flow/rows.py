@@ -160,9 +160,8 @@ def _refusing(name: str) -> Callable[..., Any]:
 
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
-for _name in (*_ARITHMETIC, *(f"r{_name}" for _name in _ARITHMETIC), "lt", "le", "gt", "ge", "neg", "abs", "invert"):
-    setattr(Rows, f"__{_name}__", _refusing(_name))
-for _name in ("bool", "len", "iter", "getitem"):
+_OTHERS = ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs", "invert", "bool", "len", "iter", "getitem")
+for _name in (*_ARITHMETIC, *(f"r{_name}" for _name in _ARITHMETIC), *_OTHERS):
     setattr(Rows, f"__{_name}__", _refusing(_name))
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "BUILTINS",
     "contains",
     "dynamic_sequence",
+    "equal_elements",
     "items_of",
     "last",
     "of_parts",
@@ -273,10 +274,20 @@ def contains(item: Any, container: Any) -> Any:
     """``item in container``."""
     if not isinstance(container, (list, tuple, set, frozenset)):
         return item in container
+    if has_rows(container):
+        return equal_elements(container, item).any()
     compared = [part for one in (item, *container) for part in (one if isinstance(one, (list, tuple)) else [one])]
     if any(isinstance(part, (torch.SymInt, torch.SymFloat)) or is_dynamic(part) for part in compared):
         return _any(equality(item, element, negated=False) for element in container)
     return item in container
+
+
+def equal_elements(value: Any, item: Any) -> Tensor:
+    """Which elements of a list of a dynamic length, of numbers or tensors of rank 0, are equal to this: bool."""
+    elements, _ = stacked(value)
+    if elements.dim() != 1:
+        raise refuse_use("a comparison of its elements, which are not numbers,")
+    return elements == item
 
 
 def last(value: Any) -> Any:
