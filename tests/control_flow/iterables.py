@@ -216,3 +216,28 @@ def generator_expressions(x):
     doubled = (row * 2 for row in x)
     constants = (i * 2 for i in range(3))
     return torch.stack(list(doubled)), collected(row * 3 for row in x), x * next(constants) + next(constants)
+
+
+BOXES = [(torch.tensor(boxes), torch.arange(35.0).reshape(5, 7).sin()) for boxes in (
+    [[0, 1, 4, 3], [2, 0, 6, 5], [1, 1, 2, 2]], [[3, 2, 7, 5]], [[0, 0, 7, 5], [6, 4, 7, 5]])]  # fmt: skip
+
+
+@program("Loop", cases=BOXES, dynamic={"boxes": ROWS["x"], "image": None})
+def numbers_of_a_row(boxes, image):
+    total = torch.zeros(boxes.shape[0], 2)
+    for i in range(boxes.shape[0]):
+        left, top, right, bottom = boxes[i].tolist()
+        total[i, 0] = image[top:bottom, left:right].sum() / max(right - left, 1)
+    for i, row in enumerate(boxes):
+        left, top, right, bottom = map(int, row)
+        total[i, 1] = image[top:bottom, left:right].amax()
+    return total
+
+
+@program("Loop", cases=BOXES, dynamic={"boxes": ROWS["x"], "image": None})
+def rows_as_lists_of_numbers(boxes, image):
+    rows = boxes.tolist()
+    sums = torch.stack([image[top:bottom, left:right].sum() for left, top, right, bottom in rows])
+    widths = [[i, (right - left) / 2] for i, (left, _, right, _) in enumerate(rows)]
+    pairs = boxes.unflatten(1, (2, 2)).tolist()
+    return sums, torch.tensor(widths), torch.tensor(sorted(rows, key=lambda row: row[2])), torch.tensor(pairs)

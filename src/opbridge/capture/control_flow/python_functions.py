@@ -36,7 +36,20 @@ def builtin(name: str, function: Any, site: Site, held: Held = dict) -> Any:
     """
     if getattr(function, "original", function) not in (*_ORIGINALS[name], getattr(builtins, name, None)):
         return function
-    return functools.partial(_OF_ITEMS[name], site, held, function) if name in _OF_ITEMS else BUILTINS[name]
+    if name not in _OF_ITEMS:
+        return BUILTINS[name]
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        given = {key: _counterpart(value) for key, value in named.items()}
+        return _OF_ITEMS[name](site, held, function, *map(_counterpart, arguments), **given)
+
+    return call
+
+
+def _counterpart(argument: Any) -> Any:
+    """An argument; a function of Python, as in ``map(int, row)``, as the one to call in its place."""
+    found = (one for name, one in BUILTINS.items() if argument is getattr(builtins, name))
+    return next(found, argument)
 
 
 def _alone(item: Any) -> tuple[Any]:

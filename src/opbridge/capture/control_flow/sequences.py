@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import builtins
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -27,6 +29,7 @@ from opbridge.capture.control_flow.rows import (
     uneven_dim,
 )
 from opbridge.capture.control_flow.steps import DynamicSequence, Refused, Steps, known_length, varies
+from opbridge.capture.control_flow.trees import tree_flatten, tree_unflatten
 from opbridge.capture.control_flow.values import UNDEFINED
 from opbridge.errors import CaptureError
 from opbridge.torch_graph.size_conditions import number_of
@@ -217,7 +220,7 @@ def of_parts(owner: Any, name: str) -> Any:
     if owner is torch and hasattr(torch, name):
         return functools.partial(_OF_PARTS[name], getattr(torch, name))
     if isinstance(owner, Tensor) and name in ("unbind", "split", "chunk", "tolist"):
-        return functools.partial(_OF_PARTS[name], getattr(torch.Tensor, name), owner)
+        return functools.partial(_OF_PARTS[name], getattr(type(owner), name), owner)
     return getattr(owner, name)
 
 
@@ -242,9 +245,12 @@ def _chunk(original: Callable[..., Any], input: Tensor, chunks: Any, dim: int = 
 
 
 def _tolist(original: Callable[..., Any], tensor: Tensor) -> Any:
-    if tensor.dim() == 1 and varies(tensor.shape[0]):
+    if not tensor.dim() or not varies(tensor.shape[0]) or any(map(varies, tensor.shape[1:])):
+        return original(tensor)
+    if tensor.dim() == 1:
         return [Rows(tensor, are_numbers=True)]
-    return original(tensor)
+    structure = tree_flatten(np.zeros(tensor.shape[1:]).tolist())[1]
+    return [Rows(tuple(Rows(column, are_numbers=True) for column in tensor.flatten(1).unbind(1)), structure=structure)]
 
 
 def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
@@ -252,9 +258,19 @@ def _tensor(original: Callable[..., Any], data: Any, **options: Any) -> Any:
         return data.numbers(**options)
     if not has_rows(data):
         return original(data, **options)
-    values, are_numbers = stacked(data)
+    values, are_numbers = _stacked_columns(*columns) if (columns := columns_of(data)) else stacked(data)
     dtype = torch.get_default_dtype() if are_numbers and values.is_floating_point() else values.dtype
     return values.to(options.get("device"), options.get("dtype") or dtype)
+
+
+def _stacked_columns(columns: list[list[Any]], structure: Any) -> tuple[Tensor, bool]:
+    """The elements of a list, which are lists or tuples of numbers, as one tensor, and whether all are numbers."""
+    parts = [stacked(column) for column in columns]
+    shape = np.shape(tree_unflatten(range(len(parts)), structure))
+    if any(values.dim() > 1 for values, _ in parts) or math.prod(shape) != len(parts):
+        raise refuse_use("torch.tensor, with elements that are not lists of numbers,")
+    values = torch.stack([values for values, _ in parts], 1)
+    return values.unflatten(1, shape), all(are_numbers for _, are_numbers in parts)
 
 
 def _typed(dtype: torch.dtype, original: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
