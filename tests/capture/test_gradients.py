@@ -68,7 +68,17 @@ class Scaled(Potential):
         return super().forward(positions)
 
 
-MODELS = (Potential, Jacobian, Score, Tangent, Whole, Scaled)
+class Activations(torch.nn.Module):
+    """Gradients that torch.export does not decompose."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_(True)
+        with torch.enable_grad():
+            energy = torch.nn.functional.silu(x).sum() + torch.nn.functional.mish(x).sum()
+            return torch.autograd.grad(energy, x)[0]
+
+
+MODELS = (Activations, Potential, Jacobian, Score, Tangent, Whole, Scaled)
 
 
 @pytest.mark.quick("Score", every=0)
@@ -106,6 +116,19 @@ def test_a_size_that_the_model_fixes_is_refused() -> None:
 
     with pytest.raises(CaptureError):
         capture(Fixed(), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
+
+
+def test_a_product_that_tells_the_size_1_apart() -> None:
+    class Products(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = x.detach().requires_grad_(True)
+            with torch.enable_grad():
+                energy = torch.einsum("ij,kj->ik", x, x).square().sum()
+                return torch.autograd.grad(energy, x)[0]
+
+    captured = capture(Products(), (torch.randn(4, 3),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    x = torch.randn(6, 3)
+    torch.testing.assert_close([captured.program.module()(x)], run_eager(Products(), (x,), {}))
 
 
 @pytest.mark.quick(every=9)

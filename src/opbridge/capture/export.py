@@ -16,7 +16,7 @@ from opbridge.torch_graph import internals as torch_internals
 from opbridge.torch_graph.cached_functions import forgetting_results
 from opbridge.torch_graph.declared import DeclaredDimensions, declared_dimensions
 from opbridge.torch_graph.dimensions import arguments_by_name, chosen_by_torch, declared_sizes, from_two, without_names
-from opbridge.torch_graph.gradients import without_gradient_modes
+from opbridge.torch_graph.gradients import needs_gradients, without_gradient_modes
 from opbridge.torch_graph.imported import importing_outside
 from opbridge.torch_graph.open_masks import leave_out_open_masks
 from opbridge.torch_graph.outputs import opening_outputs
@@ -106,10 +106,13 @@ def _export(
             }
             for smaller, is_valid in _smaller_ranges(shapes, declared, restricted):
                 guards.clear()
-                with contextlib.suppress(CaptureError):
+                try:
                     program = _export_as_declared(module, example, smaller, guards)
                     if is_valid(module, program, example, declared):
                         return _from_one(program, shapes, arguments_by_name(module, *example))
+                except CaptureError as error:
+                    if needs_gradients(error.__cause__):  # The capture after this one has them.
+                        raise
         raise
 
 
