@@ -325,6 +325,17 @@ def test_an_inverse_transform_of_frames_to_a_dynamic_length() -> None:
         trip.check(torch.randn(3, length), atol=1e-5)
 
 
+def test_runs_along_a_dimension_counted_from_the_end() -> None:
+    def runs(x: Tensor) -> tuple[Tensor, Tensor]:
+        values, counts = x.unique_consecutive(return_counts=True, dim=-1)
+        kept = values[0] > 0
+        return values[:, kept], counts[kept]
+
+    trip = travel(runs, (torch.tensor([[0, 1, 1, 2], [5, 5, 5, 5]]),), dynamic_shapes=({1: DYNAMIC},))
+    for row in ([3], [0, 0, 1, 0, 2, 2], [4, 4, 4]):
+        trip.check(torch.tensor([row, [7] * len(row)]))
+
+
 def test_a_mask_of_rank_0_is_an_index() -> None:
     """As in the scores of torchmetrics, which are 0 or 1 where a quotient is not defined."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
@@ -11,10 +12,24 @@ from onnxscript import opset18 as op
 from torch import Tensor
 
 from opbridge.catalog.declare.custom_node import custom_node
-from opbridge.catalog.declare.spec import body_for, kernel_translation, translation
+from opbridge.catalog.declare.spec import body_for, kernel_translation, rewrite, translation
 from opbridge.kernels.declared import kernel_for
 
 kernel_for("opbridge::UniqueConsecutive", "unique_consecutive.h")
+
+
+@rewrite("torch.functional._unique_consecutive_impl")
+def unique_consecutive_from_the_front(
+    original: Callable[..., Any],
+    input: Tensor,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The same with ``dim`` from 0 on: the shape function of torch adds a dimension if ``dim`` is negative."""
+    if dim is None or dim >= 0:
+        return NotImplemented
+    return original(input, return_inverse, return_counts, dim % max(input.dim(), 1))
 
 
 @translation("aten::unique_consecutive", overrides="torch's mapping fails")
