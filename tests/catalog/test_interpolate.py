@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import opbridge
 
-MODES = {"bicubic": 2, "bilinear": 2, "linear": 1, "trilinear": 3}
+MODES = {"bicubic": 2, "bilinear": 2, "linear": 1, "trilinear": 3, "nearest": 2, "nearest-exact": 3}
 
 
 class Resized(torch.nn.Module):
@@ -44,6 +44,31 @@ def test_a_dynamic_factor(mode: str, dtype: torch.dtype, tmp_path: Path) -> None
     for sizes in ((10, 18, 12), (4, 15, 5), (29, 6, 14)):
         x = torch.randn(1, 1, *sizes[:rank])
         torch.testing.assert_close(torch.from_numpy(run(x.numpy())[0]), model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+class Fitted(torch.nn.Module):
+    """Resizes a mask to an image, and an image to the size that a factor gives."""
+
+    def forward(self, mask: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        factors = (x.shape[2] / mask.shape[2], x.shape[3] / mask.shape[3])
+        resized = F.interpolate(mask, scale_factor=factors, mode="nearest")
+        corners = F.interpolate(x, scale_factor=factors, mode="bilinear", align_corners=True)
+        return resized, corners, F.interpolate(x, scale_factor=factors, mode="bicubic", recompute_scale_factor=True)
+
+
+def test_nearest_bytes_and_factors_that_only_give_the_size(tmp_path: Path) -> None:
+    sizes = ((6, 5, 12, 15), (7, 4, 15, 9), (5, 9, 3, 40))
+    cases = [
+        (torch.randint(0, 255, (1, 1, *size[:2]), dtype=torch.uint8), torch.randn(1, 2, *size[2:])) for size in sizes
+    ]
+    shapes: Any = tuple({axis: torch.export.Dim(f"{name}{axis}") for axis in (2, 3)} for name in "ab")
+    bundle = opbridge.export(Fitted(), cases[0], path=tmp_path / "bundle", dynamic_shapes=shapes)
+    assert bundle.verified
+    run = opbridge.load(bundle.path)
+    for case in cases:
+        found = run(*(value.numpy() for value in case))
+        for one, expected in zip(found, Fitted()(*case), strict=True):
+            torch.testing.assert_close(torch.from_numpy(one), expected, rtol=1e-4, atol=1e-4)
 
 
 class Positions(torch.nn.Module):
