@@ -264,6 +264,17 @@ def parts_of_given_sizes(x, sizes):
     return padded, torch.stack([part.sum(0) for part in parts]), parts[-1].sum() * len(parts), torch.cat(parts)
 
 
+@program("Loop", cases=MATRICES, dynamic=ROWS_OF)
+def tensors_of_different_sizes_padded_to_the_largest(x):
+    longest = int((x > 0).long().sum(1).max())
+    rows, sizes = [], []
+    for row in x:
+        row = row[row > 0]
+        sizes.append(row.shape[0])
+        rows.append(torch.nn.functional.pad(row, (0, longest - row.shape[0])))
+    return torch.stack(rows), torch.arange(longest)[None] < torch.tensor(sizes)[:, None]
+
+
 @program("If", "Loop", cases=MATRICES, dynamic=ROWS_OF)
 def at_most_two_from_each_row(x):
     found = []

@@ -51,6 +51,7 @@ def assuming_values(assumed: list[AssumedValue], without_fake: dict[str, Frames]
     own, own_inference = ShapeEnv.guard_or_defer_runtime_assert, fake_tensor.inferred_fake_kernel_from_real_out
     prefix = "propagate_real_tensors: "
 
+    @functools.wraps(own)  # Its cache, which is an attribute, is emptied.
     def noting(env: Any, condition: Any, message: str, *args: Any, **kwargs: Any) -> Any:
         if message.startswith(prefix):
             value = message.rpartition(" == ")[2]

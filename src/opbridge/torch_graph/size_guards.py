@@ -72,13 +72,15 @@ def dimensions_of(env: Any, symbol: Any) -> tuple[str, ...]:
 def forget_results(env: Any) -> None:
     """Forget what a ``ShapeEnv`` computed with facts that no longer hold.
 
-    The internals of torch that this needs: ``_version_counter``, ``_inner_evaluate_expr``, and from torch 2.14 on
+    The internals of torch that this needs: ``_version_counter``, ``_inner_evaluate_expr``,
+    ``guard_or_defer_runtime_assert``, which states a fact only the first time, and from torch 2.14 on
     ``_replacements_version_counter``, with which dynamic numbers keep their simplified expressions.
     """
     env._version_counter += 1
     if hasattr(env, "_replacements_version_counter"):
         env._replacements_version_counter += 1
     env._inner_evaluate_expr.cache_clear()
+    env.guard_or_defer_runtime_assert.cache_clear()
 
 
 _CONVERTED = str(Path(__file__).parents[1] / "capture" / "control_flow")
