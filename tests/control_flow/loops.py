@@ -620,13 +620,14 @@ class SparseMixture(nn.Module):
 
 @program("Loop", "If", cases=(([[1.0, 2.0], [3.0, 4.0], [-1.0, 0.0]],), ([[-1.0, -2.0], [-3.0, -4.0], [-1.0, 0.0]],)))
 class ExpertsByName(nn.Module):
-    """The names of the experts that have rows are texts with a number."""
+    """The names of the experts that have rows are texts with a number; others are found by a tensor of one element."""
 
     def __init__(self):
         super().__init__()
         self.gate = nn.Linear(2, 3)
         self.experts = nn.ModuleDict({f"expert_{number}": nn.Linear(2, 2) for number in range(3)})
         self.bias_0, self.bias_1, self.bias_2 = 0.5, 1.5, 2.5
+        self.layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
 
     def forward(self, x):
         chosen = nn.functional.one_hot(self.gate(x).argmax(-1), 3)
@@ -635,7 +636,7 @@ class ExpertsByName(nn.Module):
             (rows,) = torch.where(chosen[:, number[0]])
             key = f"expert_{number[0]}"
             result = self.experts[key](x[rows]) + getattr(self, f"bias_{number.item()}")
-            out.index_add_(0, rows, result)
+            out.index_add_(0, rows, result + self.layers[number](x[rows]))
         return out
 
 

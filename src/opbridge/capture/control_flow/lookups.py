@@ -115,6 +115,8 @@ def element(site: Site, value: Any, index: Any) -> Any:
         return _value_of(site, value, index)
     if isinstance(index, torch.SymBool) and isinstance(value, _LISTS) and not rows.has_rows(value):
         return _choice(site, [(index, value[1])], value[0])
+    if isinstance(index, Tensor) and isinstance(value, _LISTS) and all(size == 1 for size in index.shape):
+        index = index.reshape(())
     is_number = isinstance(index, torch.SymInt) or (isinstance(index, Tensor) and not index.dim() and is_dynamic(index))
     if not is_number or not isinstance(value, _LISTS) or rows.has_rows(value) or rows.are_stackable(value):
         return rows.element(value, index)
