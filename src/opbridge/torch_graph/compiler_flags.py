@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ __all__ = ["CompilerFlags"]
 _FUNCTIONS = ("is_compiling", "is_dynamo_compiling", "is_exporting")
 _OWN = ("torch", "opbridge")
 
-_is_dynamo_compiling = torch.compiler.is_dynamo_compiling
+_answers: dict[str, Callable[[], bool]] = {}
 
 
 @dataclasses.dataclass
@@ -36,24 +35,31 @@ class CompilerFlags:
 
     @contextlib.contextmanager
     def answered(self) -> Iterator[None]:
-        """Answer for ``torch.compiler.is_compiling`` and the like inside the block, except to torch itself."""
+        """Answer for ``torch.compiler.is_compiling`` and the like inside the block, except to torch itself.
+
+        The code of these functions is replaced, because Dynamo, which traces loops and branches, knows the functions
+        themselves.
+        """
         functions = {name: getattr(torch.compiler, name) for name in _FUNCTIONS}
-        modules = [vars(module) for module in list(sys.modules.values()) if module is not None]
-        places = [(names, name) for names in modules for name in functions if names.get(name) is functions[name]]
-        answers = {name: self._answering(function) for name, function in functions.items()}
-        for names, name in places:
-            names[name] = answers[name]
+        before = {name: function.__code__ for name, function in functions.items()}
+        outside = dict(_answers)
+        for name, function in functions.items():
+            unchanged = types.FunctionType(before[name], function.__globals__)
+            _answers[name] = self._answering(unchanged)
+            names = tuple(name if constant == "NAME" else constant for constant in _ask.__code__.co_consts)
+            function.__code__ = _ask.__code__.replace(co_consts=names, co_name=name)
         try:
             yield
         finally:
-            for names, name in places:
-                names[name] = functions[name]
+            for name, function in functions.items():
+                function.__code__ = before[name]
+            _answers.clear()
+            _answers.update(outside)
 
     def _answering(self, original: Callable[[], bool]) -> Callable[[], bool]:
-        @functools.wraps(original)
         def answer() -> bool:
-            # Dynamo traces this in the functions of a loop or branch, and does not support frames.
-            if not _is_dynamo_compiling() and _is_own(sys._getframe(1)):
+            caller = sys._getframe(2).f_globals.get("__name__", "")
+            if caller.partition(".")[0] in _OWN:
                 return original()
             self.asked = True
             return original() and not self.as_eager
@@ -61,5 +67,7 @@ class CompilerFlags:
         return answer
 
 
-def _is_own(frame: types.FrameType) -> bool:
-    return frame.f_globals.get("__name__", "").partition(".")[0] in _OWN
+def _ask() -> bool:
+    from opbridge.torch_graph.compiler_flags import _answers
+
+    return _answers["NAME"]()
