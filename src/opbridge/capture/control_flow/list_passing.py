@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import inspect
 import sys
 import types
@@ -63,9 +64,8 @@ def with_lists(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
 
     def called(*arguments: Any, **options: Any) -> Any:
-        if _has_list([*arguments, *options.values()]) or _has_list(
-            getattr(getattr(function, "__self__", None), "__dict__", {})
-        ):
+        attributes = getattr(getattr(function, "__self__", None), "__dict__", {})
+        if _has_list([*arguments, *options.values()]) or _has_list(attributes):
             _convert(code, code.co_firstlineno)
         return function(*arguments, **options)
 
@@ -85,7 +85,8 @@ def returned(value: Any) -> Any:
 
 def _code(function: Any) -> types.CodeType | None:
     """The code of a function that is not converted; None for a converted one, and for what is not the model's."""
-    function = getattr(function, "func", function)  # A functools.partial.
+    if isinstance(function, functools.partial):
+        function = function.func
     if isinstance(function, torch.nn.Module):
         function = type(function).forward
     elif not isinstance(function, (type, types.FunctionType, types.MethodType)):
