@@ -440,3 +440,17 @@ def elements_that_are_equal(x):
     if 1 in places:
         x = x * places.index(1)
     return x * places.count(1), 3 not in places
+
+
+class _Pair:
+    def __init__(self, rows):
+        self.rows = rows
+
+    def names(self, *parts):
+        return getattr(self, *parts)
+
+
+@program("Loop", cases=FEW, dynamic=ROWS)
+def lists_in_attributes(x):
+    pair = _Pair(_multiples(x))
+    return torch.stack(pair.names("rows")[1:] + pair.rows)

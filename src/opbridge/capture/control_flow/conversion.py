@@ -15,13 +15,13 @@ from opbridge.capture.control_flow import flow  # noqa: F401 - converted code im
 from opbridge.capture.control_flow.conditions import on_sizes
 from opbridge.capture.control_flow.exits import PREFIX, as_branch
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
-from opbridge.capture.control_flow.list_passing import Function, passing_lists
+from opbridge.capture.control_flow.list_passing import passing_lists
 from opbridge.capture.control_flow.list_uses import ListUsed
 from opbridge.capture.control_flow.lookups import forgetting_keys
 from opbridge.capture.control_flow.names import OF_ITEMS, PARTS, compares_in, is_rewritten, looks_up, repeats_list
 from opbridge.capture.control_flow.rows import Rows
 from opbridge.capture.control_flow.searches import with_searches
-from opbridge.capture.control_flow.site import Disagreement, Site, Unconverted, unconverted
+from opbridge.capture.control_flow.site import Disagreement, Function, Site, Unconverted, unconverted
 from opbridge.capture.control_flow.state import Notes, noting
 from opbridge.capture.control_flow.transform import converted
 from opbridge.capture.control_flow.unconverted_len import counting_rows
@@ -90,7 +90,8 @@ class Conversions:
         if isinstance(failure, Disagreement) and (self._end_at(failure) or self._decide_above(failure)):
             return True
         if isinstance(failure, Unconverted):
-            return self._leave_reached(failure) or (self._leave(failure) and can_go_on)
+            is_optional = can_go_on or _function_of(failure.site) in self._reached
+            return self._leave(failure) and is_optional
         of_sizes = _is_on_sizes(failure)
         extended = False
         for frame in _frames(failure):
@@ -178,15 +179,6 @@ class Conversions:
         self.above[site] = [*below, functions[above]]
         if functions[above] not in self.functions:
             self.functions.append(functions[above])
-        return True
-
-    def _leave_reached(self, refusal: Unconverted) -> bool:
-        """Go on without the function of a statement that is only converted because a list reaches it."""
-        function = _function_of(refusal.site)
-        if function not in self._reached or function not in self.functions:
-            return False
-        self.functions.remove(function)
-        self.left.append(function)
         return True
 
     def _leave(self, refusal: Unconverted) -> bool:

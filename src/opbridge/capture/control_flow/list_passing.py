@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import dataclasses
 import functools
 import inspect
 import sys
@@ -23,25 +22,13 @@ from opbridge.capture.control_flow.exits import PREFIX
 from opbridge.capture.control_flow.expressions import reason_not_to_convert
 from opbridge.capture.control_flow.list_uses import refuse_use
 from opbridge.capture.control_flow.rows import has_rows
+from opbridge.capture.control_flow.site import Function
 from opbridge.torch_graph.sources import SourceLine, full_path
 from opbridge.torch_graph.statements import enclosing_function
 
-__all__ = ["Function", "passing_lists", "returned", "with_lists"]
+__all__ = ["passing_lists", "returned", "with_lists"]
 
-_INTERNAL = ("torch", "opbridge")
-
-
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A function of the user's or a library's source.
-
-    Attributes:
-        file: The absolute path of the file.
-        line: The line of its ``def``, from 1.
-    """
-
-    file: str
-    line: int
+_INTERNAL = {"torch", "opbridge", "numpy", *sys.stdlib_module_names}
 
 
 _known: contextvars.ContextVar[Collection[Function]] = contextvars.ContextVar("known", default=())

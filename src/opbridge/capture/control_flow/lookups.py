@@ -115,7 +115,11 @@ def element(site: Site, value: Any, index: Any) -> Any:
         return _value_of(site, value, index)
     if isinstance(index, torch.SymBool) and isinstance(value, _LISTS) and not rows.has_rows(value):
         return _choice(site, [(index, value[1])], value[0])
-    if isinstance(index, Tensor) and isinstance(value, _LISTS) and all(size == 1 for size in index.shape):
+    if (
+        isinstance(index, Tensor)
+        and isinstance(value, _LISTS)
+        and all(type(one) is int and one == 1 for one in index.shape)
+    ):
         index = index.reshape(())
     is_number = isinstance(index, torch.SymInt) or (isinstance(index, Tensor) and not index.dim() and is_dynamic(index))
     if not is_number or not isinstance(value, _LISTS) or rows.has_rows(value) or rows.are_stackable(value):
@@ -223,9 +227,8 @@ def attribute(site: Site, owner: Any, name: str, *default: Any) -> Any:
     """``getattr``, also of a name with a dynamic number."""
     if not isinstance(name, Text):
         return getattr(owner, name, *default)
-    return _value_of(
-        site, {one: getattr(owner, one) for one in dir(owner) if name.equals(one) is not False}, name, *default
-    )
+    found = {one: getattr(owner, one) for one in dir(owner) if name.equals(one) is not False}
+    return _value_of(site, found, name, *default)
 
 
 def lookup(owner: Any, name: str, site: Site) -> Any:

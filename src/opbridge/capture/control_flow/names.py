@@ -259,7 +259,8 @@ def looks_up(node: ast.AST) -> bool:
 
 def gets_attribute(call: ast.Call) -> bool:
     """Whether a call is ``getattr`` with a name that is no constant."""
-    return getattr(call.func, "id", None) == "getattr" and not isinstance(call.args[1], ast.Constant)
+    names = call.args[1:2]
+    return getattr(call.func, "id", None) == "getattr" and any(not isinstance(one, ast.Constant) for one in names)
 
 
 def _parts(index: ast.expr) -> Sequence[ast.expr]:

@@ -12,7 +12,7 @@ from opbridge.findings import Finding, unconverted_control_flow
 from opbridge.findings.base import ASSUMING
 from opbridge.torch_graph.sources import SourceLine
 
-__all__ = ["Disagreement", "Site", "Unconverted", "described", "refuse", "refuse_variable", "unconverted"]
+__all__ = ["Disagreement", "Function", "Site", "Unconverted", "described", "refuse", "refuse_variable", "unconverted"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,19 @@ class Site:
     def __str__(self) -> str:
         """The place as in all messages, relative to the current directory."""
         return str(SourceLine(self.file, self.line))
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of the user's or a library's source.
+
+    Attributes:
+        file: The absolute path of the file.
+        line: The line of its ``def``, from 1.
+    """
+
+    file: str
+    line: int
 
 
 class Unconverted(CaptureFailure):
