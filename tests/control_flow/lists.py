@@ -454,3 +454,19 @@ class _Pair:
 def lists_in_attributes(x):
     pair = _Pair(_multiples(x))
     return torch.stack(pair.names("rows")[1:] + pair.rows)
+
+
+class _Rows(nn.Module):
+    def forward(self, x):
+        return _multiples(x)
+
+
+class _Joined(nn.Module):
+    def forward(self, rows):
+        return torch.stack(rows[1:] + rows[:1])
+
+
+@program("Loop", cases=FEW, dynamic=({0: torch.export.Dim.DYNAMIC},))
+class ListsInSequence(nn.Sequential):
+    def __init__(self):
+        super().__init__(_Rows(), _Joined())

@@ -64,6 +64,10 @@ def returned(value: Any) -> Any:
     if _has_list(value):
         frame = sys._getframe(1).f_back
         while frame is not None and (_is_internal(frame.f_globals.get("__name__")) or _is_converted(frame.f_code)):
+            caller = frame.f_locals.get("self")
+            for code in map(_code, caller if isinstance(caller, torch.nn.Sequential) else ()):
+                if code is not None:
+                    _convert(code, code.co_firstlineno)
             frame = frame.f_back
         if frame is not None:
             _convert(frame.f_code, frame.f_lineno)
