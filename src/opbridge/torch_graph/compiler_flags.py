@@ -6,19 +6,18 @@ Libraries leave out what they expect a compiler not to need, which may be what t
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import sys
+import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 __all__ = ["CompilerFlags"]
 
-_FUNCTIONS = ("is_compiling", "is_dynamo_compiling", "is_exporting")
 _OWN = ("torch", "opbridge")
-
-_answers: dict[str, Callable[[], bool]] = {}
 
 
 @dataclasses.dataclass
@@ -35,39 +34,62 @@ class CompilerFlags:
 
     @contextlib.contextmanager
     def answered(self) -> Iterator[None]:
-        """Answer for ``torch.compiler.is_compiling`` and the like inside the block, except to torch itself.
-
-        The code of these functions is replaced, because Dynamo, which traces loops and branches, knows the functions
-        themselves.
-        """
-        functions = {name: getattr(torch.compiler, name) for name in _FUNCTIONS}
-        before = {name: function.__code__ for name, function in functions.items()}
-        outside = dict(_answers)
-        for name, function in functions.items():
-            unchanged = types.FunctionType(before[name], function.__globals__)
-            _answers[name] = self._answering(unchanged)
-            names = tuple(name if constant == "NAME" else constant for constant in _ask.__code__.co_consts)
-            function.__code__ = _ask.__code__.replace(co_consts=names, co_name=name)
+        """Answer for ``torch.compiler.is_compiling`` and the like inside the block, except to torch itself."""
+        token = _current.set(self)
         try:
-            yield
+            with _replaced:
+                yield
         finally:
-            for name, function in functions.items():
-                function.__code__ = before[name]
-            _answers.clear()
-            _answers.update(outside)
+            _current.reset(token)
 
-    def _answering(self, original: Callable[[], bool]) -> Callable[[], bool]:
-        def answer() -> bool:
-            caller = sys._getframe(2).f_globals.get("__name__", "")
-            if caller.partition(".")[0] in _OWN:
-                return original()
-            self.asked = True
-            return original() and not self.as_eager
 
+_current: contextvars.ContextVar[CompilerFlags | None] = contextvars.ContextVar("compiler_flags", default=None)
+
+
+def _answer(name: str) -> bool:
+    """What the function of this name returns to the code that calls it."""
+    answer = bool(_ORIGINALS[name]())
+    flags, caller = _current.get(), sys._getframe(2).f_globals.get("__name__", "")
+    if flags is None or caller.partition(".")[0] in _OWN:
         return answer
+    flags.asked = True
+    return answer and not flags.as_eager
 
 
 def _ask() -> bool:
-    from opbridge.torch_graph.compiler_flags import _answers
+    from opbridge.torch_graph.compiler_flags import _answer
 
-    return _answers["NAME"]()
+    return _answer("NAME")
+
+
+def _asking(name: str) -> types.CodeType:
+    """The code of a function that calls :func:`_answer`."""
+    constants = tuple(name if constant == "NAME" else constant for constant in _ask.__code__.co_consts)
+    return _ask.__code__.replace(co_consts=constants, co_name=name)
+
+
+class _Replaced:
+    """While a thread is inside, the functions of torch have other code.
+
+    Their code is replaced and not they, because Dynamo, which traces loops and branches, knows the functions.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            for name, function in _FUNCTIONS.items():
+                function.__code__ = _asking(name)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            for name, function in _FUNCTIONS.items() if not self._inside else ():
+                function.__code__ = _ORIGINALS[name].__code__
+
+
+_FUNCTIONS = {name: getattr(torch.compiler, name) for name in ("is_compiling", "is_dynamo_compiling", "is_exporting")}
+_ORIGINALS = {name: types.FunctionType(one.__code__, one.__globals__) for name, one in _FUNCTIONS.items()}
+_replaced = _Replaced()
