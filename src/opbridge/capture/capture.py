@@ -40,9 +40,7 @@ from opbridge.torch_graph.dimensions import arguments_by_name, bounded_inputs, d
 from opbridge.torch_graph.freeze import freeze_program, frozen, frozen_copy, without_gradients
 from opbridge.torch_graph.gradients import misses_gradients
 from opbridge.torch_graph.lazy_modules import initialized
-from opbridge.torch_graph.library_checks import (
-    statement_that_only_raises,
-)
+from opbridge.torch_graph.library_checks import statement_that_only_raises
 from opbridge.torch_graph.mutated_parts import select_mutated_parts
 from opbridge.torch_graph.variadic import by_input, explicit_parameters
 

@@ -30,7 +30,6 @@ __all__ = ["passing_lists", "returned", "with_lists"]
 
 _INTERNAL = {"torch", "opbridge", "numpy", *sys.stdlib_module_names}
 
-
 _known: contextvars.ContextVar[Collection[Function]] = contextvars.ContextVar("known", default=())
 
 

@@ -24,9 +24,9 @@ class Text(str):
     parts: tuple[Any, ...]
 
     def equals(self, other: str) -> Any:
-        """Whether this is equal to a constant text, without deciding it."""
+        """Whether this is equal to a constant text, without deciding it; not if two integers follow each other."""
         pattern = "".join(re.escape(part) if isinstance(part, str) else "(-?[0-9]+)" for part in self.parts)
-        found = re.fullmatch(pattern, other)
+        found = None if ")(" in pattern else re.fullmatch(pattern, other)
         numbers = found.groups() if found else ()
         if not found or any(str(int(number)) != number for number in numbers):
             return self == other
