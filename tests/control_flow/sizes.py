@@ -156,6 +156,27 @@ def windows_of_padded_stages(x):
     return _windows(x[..., 0::2] + x[..., 1::2])
 
 
+def _reflected(x, left, right):
+    """Reflection padding of inputs that are too short for it: a part of the padding is zeros, between both."""
+    n, most = x.shape[2], max(left, right)
+    if n <= most:
+        missing = most - n + 1
+        at_end = min(right, missing)
+        left, right = left - (missing - at_end), right - at_end
+        x = pad(x, (missing - at_end, at_end))
+    return pad(x, (left, right), "reflect")
+
+
+@program("If", cases=LENGTHS, dynamic=LENGTH)
+def frames_of_reflected_input(x):
+    n = x.shape[2]
+    count = math.ceil(n / 4)
+    padded = _reflected(x, 6, 6 + count * 4 - n)
+    assert padded.shape[2] == 12 + count * 4
+    frames = padded.unfold(2, 8, 4)[:, :, 1:-1]
+    return frames.reshape(1, 3, count, 8).sum(3)
+
+
 @program("Loop", cases=LENGTHS, dynamic=LENGTH)
 def steps_of_unbind(x):
     state, states = torch.zeros(3), []

@@ -282,6 +282,8 @@ _FILES_OF_INTERNALS = (
     "mutations.py",
     "recurrent.py",
     "reuse.py",
+    "short_sizes.py",
+    "size_branches.py",
     "subgraphs.py",
     "torch_registry.py",
     "torchscript.py",

@@ -15,7 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from opbridge.torch_graph.size_branches import join_equal_sizes
+from opbridge.torch_graph.size_branches import join_equal_sizes, state_size
 from opbridge.torch_graph.subgraphs import facts_of_one_path
 
 __all__ = ["apart", "shapes_of_branches_apart"]
@@ -59,7 +59,14 @@ def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
         if kernel.__module__ == "torch._higher_order_ops.cond" and len(paths) == 2:
             found, *ends = (list(filter(torch.is_tensor, pytree.tree_leaves(one))) for one in (results, *paths))
             symbols = _symbols((args, kwargs))
-            join_equal_sizes(found, list(zip(*ends, strict=True)), lambda size: _symbols(size) <= symbols)
+
+            def is_outside(size: Any) -> bool:
+                return _symbols(size) <= symbols
+
+            _mode, predicate, *_ = args
+            for size, pair in join_equal_sizes(found, list(zip(*ends, strict=True)), is_outside):
+                if all(map(is_outside, pair)):
+                    state_size(predicate, size, *pair)
         return results
 
     return run

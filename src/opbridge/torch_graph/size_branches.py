@@ -2,13 +2,12 @@
 
 The internals of torch that this needs: the ``replacements``, ``var_to_range``, ``axioms``, ``divisible`` and ``guards``
 of a ``ShapeEnv`` with its ``_set_replacement``, ``constrain_symbol_range`` and ``get_implications``, the
-``symnode_tracker`` of a tracer.
+``symnode_tracker`` of a tracer, and ``Max`` and ``Min`` of ``torch.utils._sympy.functions``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.utils._sympy.functions import Max, Min
 
 from opbridge.torch_graph.largest_sizes import note_range
 from opbridge.torch_graph.linear_sizes import REMAINDERS
@@ -32,6 +32,8 @@ __all__ = [
     "reshape_result",
     "same_size",
     "selected_number",
+    "state_equal_sizes",
+    "state_size",
     "state_sizes",
 ]
 
@@ -93,9 +95,12 @@ def selected_number(truth: Any, a: Any, b: Any) -> Any:
         a: A Python number or a dynamic number, also one of a subgraph.
         b: Such a number.
     """
-    numbers = (truth, a, b)
-    if not isinstance(truth, torch.SymBool) or not all(map(_is_of_inputs, numbers)):
+    if not isinstance(truth, torch.SymBool) or not all(map(_is_of_inputs, (truth, a, b))):
         return None
+    return _selected(truth, a, b)
+
+
+def _selected(truth: torch.SymBool, a: Any, b: Any) -> Any:
     if isinstance(a, (bool, torch.SymBool)) and isinstance(b, (bool, torch.SymBool)):
         return (truth & a) | (torch.sym_not(truth) & b)
     kinds = {torch.SymFloat if isinstance(one, (float, torch.SymFloat)) else torch.SymInt for one in (a, b)}
@@ -200,30 +205,38 @@ def _one_or_zero(truth: torch.SymBool) -> Any:
 
     torch can't evaluate a condition that depends on a choice, such as that of a second padding to a multiple.
     """
-    tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
-    return _indicator(truth.node.expr, tracer)
+    number = _indicator(truth.node.expr)
+    if number is None:
+        return None
+    if proxy_tensor.get_proxy_mode() is None:
+        env: Any = truth.node.shape_env
+        return env.create_symintnode(number, hint=None)
+    return proxy_tensor._build_proxy_for_sym_expr(_tracer(), number)
 
 
-def _indicator(condition: Any, tracer: Any) -> Any:
+def _tracer() -> Any:
+    return proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
+
+
+def _indicator(condition: Any) -> Any:
     if isinstance(condition, (sympy.And, sympy.Or)):
-        parts = [_indicator(part, tracer) for part in condition.args]
-        of_all = torch.sym_min if isinstance(condition, sympy.And) else torch.sym_max
-        return None if any(part is None for part in parts) else functools.reduce(of_all, parts)
+        parts = [_indicator(part) for part in condition.args]
+        of_all = Min if isinstance(condition, sympy.And) else Max
+        return None if any(part is None for part in parts) else of_all(*parts)
     if isinstance(condition, sympy.Not):
-        part = _indicator(condition.args[0], tracer)
+        part = _indicator(condition.args[0])
         return None if part is None else 1 - part
     if not isinstance(condition, sympy.core.relational.Relational) or not all(one.is_integer for one in condition.args):
         return None
-    sides = [proxy_tensor._build_proxy_for_sym_expr(tracer, side) for side in condition.args]
-    return None if any(side is None for side in sides) else _COMPARED[condition.rel_op](*sides)
+    return _COMPARED[condition.rel_op](*condition.args)
 
 
 def _is_less(a: Any, b: Any) -> Any:
-    return torch.sym_max(0, torch.sym_min(1, b - a))
+    return Max(0, Min(1, b - a))
 
 
 def _differs(a: Any, b: Any) -> Any:
-    return torch.sym_min(1, torch.sym_max(a - b, b - a))
+    return Min(1, Max(a - b, b - a))
 
 
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -239,17 +252,27 @@ _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
 def state_sizes(truth: Any, result: Tensor, a: Tensor, b: Tensor) -> None:
     """State the sizes of ``a if truth else b``, where they are functions of the sizes of inputs."""
     for size, *sizes in zip(result.shape, a.shape, b.shape, strict=True):
+        if all(map(_is_of_inputs, (truth, *sizes))):
+            state_size(truth, size, *sizes)
+
+
+def state_size(truth: Any, size: Any, a: Any, b: Any) -> None:
+    """State that a size of a result is ``a if truth else b``."""
+    if not isinstance(size, torch.SymInt) or not free_unbacked_symbols(size) or not isinstance(truth, torch.SymBool):
+        return
+    with untracked():
+        number: Any = _selected(truth, a, b)
+    if not isinstance(number, torch.SymInt):
+        return
+    env: Any = size.node.shape_env
+    symbol = size.node.expr
+    env._set_replacement(symbol, number.node.expr, "a size after a branch")
+    # torch does not take a number that may be negative as far as it knows. Where both sizes are dynamic, the conditions
+    # of a model with several stages would become too long.
+    if symbol.is_Symbol and symbol not in env.replacements and (isinstance(a, int) or isinstance(b, int)):
         with untracked():
-            number = selected_number(truth, *sizes)
-        if isinstance(size, torch.SymInt) and free_unbacked_symbols(size) and isinstance(number, torch.SymInt):
-            env, symbol = size.node.shape_env, size.node.expr
-            env._set_replacement(symbol, number.node.expr, "a size after a branch")
-            # torch does not take a number that may be negative as far as it knows. Where both sizes are dynamic, the
-            # conditions of a model with several stages would become too long.
-            if symbol.is_Symbol and symbol not in env.replacements and any(isinstance(one, int) for one in sizes):
-                with untracked():
-                    number = torch.sym_max(0, number)
-                env._set_replacement(symbol, number.node.expr, "a size after a branch")
+            number = torch.sym_max(0, number)
+        env._set_replacement(symbol, number.node.expr, "a size after a branch")
 
 
 def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
@@ -330,7 +353,7 @@ def is_computable(number: Any) -> bool:
     """Whether the program outside can compute a number of a subgraph."""
     if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return True
-    tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER.fx_tracer  # type: ignore[union-attr]
+    tracer = _tracer()
     if number in tracer.symnode_tracker:
         return True
     return proxy_tensor._build_proxy_for_sym_expr(tracer, number.node.expr) is not None

@@ -17,6 +17,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 
 from opbridge.torch_graph.linear_sizes import Case, Limits, Linear, NotLinear, cases, truth
+from opbridge.torch_graph.short_sizes import short_sizes
 from opbridge.torch_graph.size_guards import current_path
 
 __all__ = ["always", "constant", "decided", "deciding_conditions", "number_of"]
@@ -134,6 +135,8 @@ def _always_of_product(condition: Any, limits: frozenset[tuple[Any, Limits]]) ->
 def deciding_conditions() -> Iterator[None]:
     """Let torch decide these conditions, and know these numbers, inside the block, instead of assuming them.
 
+    Sizes have a short form there, for long ones are not decided within a reasonable time.
+
     It uses ``ShapeEnv._maybe_evaluate_static``, to which torch passes a condition before it assumes it, and
     ``var_to_range``.
     """
@@ -155,7 +158,8 @@ def deciding_conditions() -> Iterator[None]:
 
     ShapeEnv._maybe_evaluate_static = evaluate  # type: ignore[method-assign, assignment]
     try:
-        yield
+        with short_sizes():
+            yield
     finally:
         ShapeEnv._maybe_evaluate_static = own  # type: ignore[method-assign]
 

@@ -1,0 +1,98 @@
+"""Shortens sizes: torch could not reason about what later operators compute from them within a reasonable time.
+
+After a branch on a size, a number is ``b + one_or_zero * (a - b)``, or a minimum or maximum if the condition compares
+the two. For example, a function that pads a short input, so that it can be reflected, and then pads by that much less
+has a result of the same size on both paths, but torch adds up numbers of this form.
+
+A size that is padded to a multiple is ``n + (4 - n % 4) % 4``, which is ``(n + 3) // 4 * 4``.
+
+The internals of torch that this needs: ``replace`` of a ``ShapeEnv``, and the functions of
+``torch.utils._sympy.functions``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+
+__all__ = ["short_sizes", "shortened"]
+
+
+@functools.lru_cache(maxsize=4096)
+def shortened(size: Any) -> Any:
+    """A size without the choices that make no difference to it, and with multiples instead of remainders.
+
+    Args:
+        size: An integer of sympy. ``Max(0, Min(1, d))`` is a choice by whether the integer ``d`` is positive.
+    """
+    multiple = _as_multiple(size)
+    if multiple is not None:
+        return shortened(multiple)
+    for choice, difference in _choices(size):
+        positive, other = (_on_path(size, choice, difference, path) for path in (True, False))
+        if positive == other:
+            return shortened(positive)
+    return size
+
+
+def _as_multiple(size: Any) -> Any:
+    """A sum of a number and the rest that makes it a multiple of a divisor as that multiple; None if it is none."""
+    terms = size.as_coefficients_dict()
+    for rest, times in terms.items():
+        calls = rest.args[0].atoms(Mod, PythonMod) if isinstance(rest, (Mod, PythonMod)) else ()
+        for call in calls:
+            number, divisor = call.args
+            if rest.args != (divisor - call, divisor) or not divisor.is_nonnegative:
+                continue
+            if all(
+                terms.get(term) == times * count for term, count in number.as_coefficients_dict().items() if term != 1
+            ):
+                multiple = divisor * FloorDiv(number + divisor - 1, divisor)
+                return sympy.expand(size + times * (multiple - number - rest))
+    return None
+
+
+def _choices(size: Any) -> Iterator[tuple[Any, Any]]:
+    for choice in size.atoms(Max):
+        if len(choice.args) == 2 and choice.args[0] == 0 and isinstance(choice.args[1], Min):
+            one, *differences = choice.args[1].args
+            if one == 1 and len(differences) == 1:
+                yield choice, differences[0]
+
+
+def _on_path(size: Any, choice: Any, difference: Any, is_positive: bool) -> Any:
+    """The size where the difference is at least 1, or where it is at most 0."""
+    known = {choice: sympy.Integer(is_positive)}
+    for call in size.atoms(Max, Min) - {choice}:
+        if len(call.args) != 2:
+            continue
+        for first, second in (call.args, call.args[::-1]):
+            distance = sympy.expand(first - second - difference)
+            if distance.is_Integer and (distance >= -1 if is_positive else distance <= 0):
+                first_is_larger = is_positive
+                known[call] = first if first_is_larger == isinstance(call, Max) else second
+    return sympy.expand(size.xreplace(known))
+
+
+@contextlib.contextmanager
+def short_sizes() -> Iterator[None]:
+    """Let torch shorten sizes inside the block, where it replaces symbols: ``ShapeEnv.replace``."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    own = ShapeEnv.replace
+
+    @functools.wraps(own)  # torch empties its cache, which is an attribute.
+    def replace(env: Any, expression: Any) -> Any:
+        replaced = own(env, expression)
+        return shortened(replaced) if isinstance(replaced, sympy.Expr) and replaced.is_integer else replaced
+
+    ShapeEnv.replace = replace  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        ShapeEnv.replace = own  # type: ignore[method-assign]
