@@ -177,6 +177,22 @@ def frames_of_reflected_input(x):
     return frames.reshape(1, 3, count, 8).sum(3)
 
 
+WAVES = [(torch.arange(2.0 * b * n).reshape(b, 2, n).sin(),) for b, n in ((2, 1200), (3, 300), (2, 576), (1, 1281))]
+
+
+@program("If", cases=WAVES, dynamic={"x": {0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC}})
+def spectrogram_of_reflected_input(x):
+    *before, n = x.shape
+    count = math.ceil(n / 256)
+    padded = _reflected(x, 384, 384 + count * 256 - n)
+    waves = padded.reshape(-1, padded.shape[-1])
+    window = torch.hann_window(1024)
+    found = torch.stft(waves, 1024, 256, window=window, normalized=True, return_complex=True)
+    found = found.view(*before, *found.shape[1:])[..., :-1, :]
+    assert found.shape[-1] == count + 4
+    return torch.view_as_real(found[..., 2 : 2 + count])
+
+
 @program("Loop", cases=LENGTHS, dynamic=LENGTH)
 def steps_of_unbind(x):
     state, states = torch.zeros(3), []

@@ -22,14 +22,17 @@ __all__ = ["apart", "shapes_of_branches_apart"]
 
 
 @contextlib.contextmanager
-def shapes_of_branches_apart() -> Iterator[None]:
+def shapes_of_branches_apart(*, chosen_sizes: bool = False) -> Iterator[None]:
     """Inside the block, a branch or a loop that is run for its shapes states nothing about sizes elsewhere.
 
     Sizes after a branch that are equal on either path are one size, as they were where the branch was captured.
+
+    Args:
+        chosen_sizes: Whether the other sizes after a branch are ``a if condition else b``; otherwise, they are unknown.
     """
     with contextlib.ExitStack() as stack:
         for operator in (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop):
-            kernel = _running_apart(operator.python_key_table[FakeTensorMode])
+            kernel = _running_apart(operator.python_key_table[FakeTensorMode], chosen_sizes)
             stack.enter_context(mock.patch.dict(operator.python_key_table, {FakeTensorMode: kernel}))
         yield
 
@@ -44,7 +47,7 @@ def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _running_apart(kernel: Callable[..., Any], chosen_sizes: bool) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         paths: list[Any] = []
 
@@ -65,7 +68,7 @@ def _running_apart(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
             _mode, predicate, *_ = args
             for size, pair in join_equal_sizes(found, list(zip(*ends, strict=True)), is_outside):
-                if all(map(is_outside, pair)):
+                if chosen_sizes and all(map(is_outside, pair)):
                     state_size(predicate, size, *pair)
         return results
 

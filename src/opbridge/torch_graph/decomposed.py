@@ -37,15 +37,14 @@ def decomposed(
     inputs, and what it decomposes to has its own.
 
     What a branch states about sizes is not true elsewhere. torch may need it there all the same, if it does not see
-    that two sizes are equal on either path.
+    that two sizes are equal on either path, or it may need the size after a branch as a function of the sizes before.
     """
     with _views_in_any_layout(program):
-        try:
-            with _branches_apart():
+        for options in ({}, {"only_traced": True}):
+            with contextlib.suppress(GuardOnDataDependentSymNode), _branches_apart(**options):
                 return _decomposed(program, table)
-        except GuardOnDataDependentSymNode:
-            with _branches_apart(only_traced=True):
-                return _decomposed(program, table)
+        with _branches_apart(chosen_sizes=True):
+            return _decomposed(program, table)
 
 
 def failing_line(program: torch.export.ExportedProgram, error: BaseException) -> SourceLine | None:
@@ -57,7 +56,7 @@ def failing_line(program: torch.export.ExportedProgram, error: BaseException) ->
 
 
 @contextlib.contextmanager
-def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
+def _branches_apart(*, only_traced: bool = False, chosen_sizes: bool = False) -> Iterator[None]:
     """Decompose each branch and each loop inside the block without the facts that another states about sizes.
 
     torch runs a branch several times: to see whether it writes into its inputs, for the shapes of its results, and to
@@ -65,6 +64,7 @@ def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
 
     Args:
         only_traced: Whether to forget only what is stated where a branch is traced.
+        chosen_sizes: Whether a size after a branch is one of two, by the condition of the branch.
     """
     operators = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
     with contextlib.ExitStack() as stack:
@@ -73,7 +73,7 @@ def _branches_apart(*, only_traced: bool = False) -> Iterator[None]:
             reenter = _reentering_apart(module.reenter_make_fx)
             stack.enter_context(mock.patch.object(module, "reenter_make_fx", reenter))
         if not only_traced:
-            stack.enter_context(shapes_of_branches_apart())
+            stack.enter_context(shapes_of_branches_apart(chosen_sizes=chosen_sizes))
             stack.enter_context(following_replaced_sizes())
             utils: Any = importlib.import_module("torch._higher_order_ops.utils")
             materialize = apart(utils.materialize_as_graph)
