@@ -94,6 +94,13 @@ def test_decided_in_a_branch(condition, given, decided):
     assert always(condition, dict.fromkeys((N, M), (0, None)), given) is decided
 
 
+def _remainder(number, divisor):
+    try:
+        return PythonMod(number, divisor)
+    except RecursionError:  # of SymPy's Mod, for some products and minima
+        hypothesis.reject()
+
+
 _SIZES = st.sampled_from([N, M])
 _EXPRESSIONS = st.recursive(
     st.one_of(_SIZES, st.integers(-6, 6).map(sympy.Integer)),
@@ -108,7 +115,7 @@ _EXPRESSIONS = st.recursive(
         st.tuples(inner, st.integers(1, 4)).map(lambda pair: CeilToInt(IntTrueDiv(pair[0], sympy.Integer(pair[1])))),
         st.tuples(inner, _SIZES).map(lambda pair: FloorDiv(*pair)),
         st.tuples(inner, _SIZES, st.integers(1, 3)).map(lambda of: FloorDiv(of[0], FloorDiv(of[1], of[2]))),
-        st.tuples(inner, _SIZES, st.integers(1, 3)).map(lambda of: PythonMod(of[0], FloorDiv(of[1] + 1, of[2]))),
+        st.tuples(inner, _SIZES, st.integers(1, 3)).map(lambda of: _remainder(of[0], FloorDiv(of[1] + 1, of[2]))),
     ),
     max_leaves=6,
 )
