@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 import sympy
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min
 
 from opbridge.torch_graph.short_sizes import shortened
 
@@ -32,28 +32,10 @@ def test_equal_on_both_paths(size, short):
     assert shortened(size) == short
 
 
-@pytest.mark.parametrize("kind", [Mod, PythonMod])
-@pytest.mark.parametrize("divisor", [sympy.Integer(4), Min(4, N), FloorDiv(N, 2)])
-def test_padded_to_a_multiple(kind, divisor):
-    number = FloorDiv(N, 2) + 1
-    size = number + kind(divisor - Mod(number, divisor), divisor)
-    short = divisor * FloorDiv(number + divisor - 1, divisor)
-    assert shortened(size + M) == sympy.expand(short) + M
-    assert FloorDiv(shortened(size), divisor) == FloorDiv(number + divisor - 1, divisor)
-    assert shortened(kind(divisor - Mod(number, divisor), divisor)) == kind(divisor - Mod(number, divisor), divisor)
-
-
-def test_padded_to_a_multiple_of_a_number_that_may_be_negative():
-    size = N + PythonMod(M - 9 - PythonMod(N, M - 9), M - 9)
-    assert shortened(size) == size
-
-
 @pytest.mark.parametrize("size", [PADDED, N + IS_LONG, PADDED + IS_LONG * (N - 9), Max(0, Min(1, N, M)), N])
 def test_different_paths_remain(size):
     assert shortened(size) == size
 
-
-NEXT = N + PythonMod(Min(4, N) - Mod(N, Min(4, N)), Min(4, N))
 
 SIZES = st.recursive(
     st.sampled_from(

@@ -4,9 +4,7 @@ After a branch on a size, a number is ``b + one_or_zero * (a - b)``, or a minimu
 the two. For example, a function that pads a short input, so that it can be reflected, and then pads by that much less
 has a result of the same size on both paths, but torch adds up numbers of this form.
 
-A size that is padded to a multiple is ``n + (4 - n % 4) % 4``, which is ``(n + 3) // 4 * 4``.
-
-The internals of torch that this needs: ``replace`` of a ``ShapeEnv``, and the functions of
+The internals of torch that this needs: ``replace`` of a ``ShapeEnv``, and ``Max`` and ``Min`` of
 ``torch.utils._sympy.functions``.
 """
 
@@ -18,43 +16,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import Max, Min
 
 __all__ = ["short_sizes", "shortened"]
 
 
 @functools.lru_cache(maxsize=4096)
 def shortened(size: Any) -> Any:
-    """A size without the choices that make no difference to it, and with multiples instead of remainders.
+    """A size without the choices that make no difference to it.
 
     Args:
         size: An integer of sympy. ``Max(0, Min(1, d))`` is a choice by whether the integer ``d`` is positive.
     """
-    multiple = _as_multiple(size)
-    if multiple is not None:
-        return shortened(multiple)
     for choice, difference in _choices(size):
         positive, other = (_on_path(size, choice, difference, path) for path in (True, False))
         if positive == other:
             return shortened(positive)
     return size
-
-
-def _as_multiple(size: Any) -> Any:
-    """A sum of a number and the rest that makes it a multiple of a divisor as that multiple; None if it is none."""
-    terms = size.as_coefficients_dict()
-    for rest, times in terms.items():
-        calls = rest.args[0].atoms(Mod, PythonMod) if isinstance(rest, (Mod, PythonMod)) else ()
-        for call in calls:
-            number, divisor = call.args
-            if rest.args != (divisor - call, divisor) or not divisor.is_nonnegative:
-                continue
-            if all(
-                terms.get(term) == times * count for term, count in number.as_coefficients_dict().items() if term != 1
-            ):
-                multiple = divisor * FloorDiv(number + divisor - 1, divisor)
-                return sympy.expand(size + times * (multiple - number - rest))
-    return None
 
 
 def _choices(size: Any) -> Iterator[tuple[Any, Any]]:
@@ -74,8 +52,8 @@ def _on_path(size: Any, choice: Any, difference: Any, is_positive: bool) -> Any:
         for first, second in (call.args, call.args[::-1]):
             distance = sympy.expand(first - second - difference)
             if distance.is_Integer and (distance >= -1 if is_positive else distance <= 0):
-                first_is_larger = is_positive
-                known[call] = first if first_is_larger == isinstance(call, Max) else second
+                # The first is the larger one if the difference is positive, and the smaller one if not.
+                known[call] = first if is_positive == isinstance(call, Max) else second
     return sympy.expand(size.xreplace(known))
 
 
