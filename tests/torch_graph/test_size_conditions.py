@@ -13,7 +13,7 @@ from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, M
 import opbridge
 from opbridge.capture.capture import capture
 from opbridge.catalog.declare.catalog import Catalog
-from opbridge.torch_graph.size_conditions import always, constant
+from opbridge.torch_graph.all_sizes import always, constant
 
 N, M = sympy.symbols("n m", integer=True, positive=True)
 

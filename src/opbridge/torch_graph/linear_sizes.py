@@ -17,9 +17,10 @@ from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
-__all__ = ["REMAINDERS", "Case", "Limits", "Linear", "NotLinear", "cases", "truth"]
+__all__ = ["REMAINDERS", "Case", "Limits", "Linear", "NotLinear", "cases", "some_sizes", "truth"]
 
 _MOST_CASES = 4096
+_SOME = 8
 _QUOTIENTS, REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
 _ROUNDED = ("CeilToInt", "FloorToInt")
 """The functions of ``IntTrueDiv``, which they round rightly for all sizes below 2 ** 53."""
@@ -189,6 +190,19 @@ def cases(expressions: Sequence[Any], limits: Mapping[Any, Limits], count: int) 
         yield Case(dict(zip(symbols, sizes, strict=True)), dict(zip(symbols, counts, strict=True)))
 
 
+def some_sizes(expression: Any, limits: Mapping[Any, Limits]) -> Iterator[Case]:
+    """A few sizes of the symbols of an expression, small ones and others; none if a symbol has no limits."""
+    symbols = sorted(expression.free_symbols, key=str)
+    if all(symbol in limits for symbol in symbols):
+        for number in range(_SOME):
+            sizes = {}
+            for place, symbol in enumerate(symbols):
+                low, high = limits[symbol]
+                size = low + number * (2 * place + 3) % 17
+                sizes[symbol] = Linear(size if high is None else min(size, high))
+            yield Case(sizes, {})
+
+
 def _forms(symbol: Any, limits: Limits, period: int, count: int) -> list[tuple[Linear, Limits]]:
     """The linear numbers that a size is, and the limits of their ``q``."""
     low, high = limits
@@ -219,8 +233,10 @@ def _period(expression: Any, symbol: Any) -> tuple[int, int | None]:
     growths = [None if growth is None else growth * (period // own) for own, growth in parts]
     if division:
         divisor = division[1]
-        if not divisor.is_Integer:
-            return period, None
+        if not divisor.is_Integer:  # As in n // min(n, 4), which is n // 4 for most n.
+            extremes = (part for part in sympy.preorder_traversal(divisor) if type(part).__name__ in _EXTREMES)
+            numbers = [int(one) for part in extremes for one in part.args if one.is_Integer and one > 0]
+            return period * math.lcm(*numbers), None
         if divisor <= 0:
             raise NotLinear
         growth = growths[0]

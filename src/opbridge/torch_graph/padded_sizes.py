@@ -12,11 +12,13 @@ import sympy  # type: ignore[import-untyped]
 import torch
 
 from opbridge.torch_graph.linear_sizes import REMAINDERS
+from opbridge.torch_graph.size_branches import traced_number
+from opbridge.torch_graph.size_conditions import decided
 
 __all__ = ["lacking", "simplified_padding"]
 
 
-def lacking(size: Any, multiple: int) -> Any:
+def lacking(size: Any, multiple: Any) -> Any:
     """What a size lacks to a multiple of a number."""
     return multiple * ((size + multiple - 1) // multiple) - size
 
@@ -27,16 +29,23 @@ def simplified_padding(size: Any, amount: Any) -> Any:
     Args:
         size: The size.
         amount: What is added to it.
+
+    The multiple may be a dynamic number that is known to be positive, as in a window that is not larger than the size.
     """
     if not isinstance(amount, torch.SymInt) or not isinstance(size, torch.SymInt):
         return amount
     remainder = amount.node.expr
-    if type(remainder).__name__ not in REMAINDERS or not remainder.args[1].is_Integer:
+    if type(remainder).__name__ not in REMAINDERS:
         return amount
     number, multiple = remainder.args
     number = number.replace(lambda part: _is_remainder_by(part, multiple), lambda part: part.args[0])
-    total = sympy.expand(number + size.node.expr).as_coefficients_dict()
-    return amount if any(factor % multiple for factor in total.values()) else lacking(size, int(multiple))
+    times = sympy.expand((number + size.node.expr) / multiple).as_coefficients_dict()
+    env = size.node.shape_env
+    is_multiple = all(factor.is_Integer and term.is_integer for term, factor in times.items())
+    if not is_multiple or not decided(env, sympy.Ge(multiple, 1)):
+        return amount
+    known = int(multiple) if multiple.is_Integer else traced_number(env, multiple)
+    return amount if known is None else lacking(size, known)
 
 
 def _is_remainder_by(expression: Any, divisor: Any) -> bool:

@@ -4,23 +4,28 @@ A symmetric padding of ``(n + 3) // 2 * 2 - n`` elements, half of them on each s
 (3 - n) // 2 + 2 * ((n + 3) // 2) + 1``. torch keeps all of these terms, in each further step inside each other, and
 compares such sizes for minutes. In terms of ``n // 2`` the length is ``2 * n - 2 * (n // 2) + 4``.
 
-The internal of torch that this needs: ``eval`` of ``FloorDiv`` in ``torch.utils._sympy.functions``.
+A quotient that is computed with floating-point numbers, as in ``math.ceil(n / 4)``, is an integer quotient too.
+
+The internals of torch that this needs: ``eval`` of ``FloorDiv`` in ``torch.utils._sympy.functions``, and the functions
+there that round a number.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 from sympy.core.cache import clear_cache  # type: ignore[import-untyped]
+from torch.utils._sympy import functions
 
-__all__ = ["short_quotients"]
+__all__ = ["short_quotients", "without_rounding"]
 
-FloorDiv: Any = importlib.import_module("torch.utils._sympy.functions").FloorDiv
+FloorDiv: Any = functions.FloorDiv
+_ROUNDING = (functions.CeilToInt, functions.FloorToInt, functions.TruncToInt, functions.RoundToInt)
 
 
 @contextlib.contextmanager
@@ -61,3 +66,27 @@ def _short(base: Any, divisor: Any) -> Any:
     if divisor / common == 2 and constant == 1 and sizes != 0 and sizes.is_integer:
         return quotient + sizes - FloorDiv(sizes, 2)
     return None if quotient == 0 and common == 1 else quotient + FloorDiv(numerator, divisor / common)
+
+
+@functools.lru_cache(maxsize=4096)
+def without_rounding(expression: Any) -> Any:
+    """An expression in which quotients of integers that are rounded are integer quotients.
+
+    The two are equal for sizes below 2 ** 53, which a floating-point number holds exactly.
+    """
+    return expression.replace(lambda part: isinstance(part, _ROUNDING), _quotient)
+
+
+def _quotient(call: Any) -> Any:
+    (number,) = call.args
+    if isinstance(number, functions.ToFloat) and number.args[0].is_integer:
+        return number.args[0]
+    if not isinstance(number, functions.IntTrueDiv) or isinstance(call, functions.RoundToInt):
+        return call
+    numerator, divisor = number.args
+    if not divisor.is_positive:
+        return call
+    if isinstance(call, functions.CeilToInt):
+        return FloorDiv(numerator + divisor - 1, divisor)
+    rounds_down = isinstance(call, functions.FloorToInt) or numerator.is_nonnegative
+    return FloorDiv(numerator, divisor) if rounds_down else call

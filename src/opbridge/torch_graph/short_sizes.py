@@ -18,6 +18,8 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 from torch.utils._sympy.functions import Max, Min
 
+from opbridge.torch_graph.divisible_sizes import facts_of, noting_divisors, shortened_by
+
 __all__ = ["short_sizes", "shortened"]
 
 
@@ -67,10 +69,12 @@ def short_sizes() -> Iterator[None]:
     @functools.wraps(own)  # torch empties its cache, which is an attribute.
     def replace(env: Any, expression: Any) -> Any:
         replaced = own(env, expression)
+        replaced = shortened_by(facts_of(env, replaced), replaced)
         return shortened(replaced) if isinstance(replaced, sympy.Expr) and replaced.is_integer else replaced
 
     ShapeEnv.replace = replace  # type: ignore[method-assign, assignment]
     try:
-        yield
+        with noting_divisors():
+            yield
     finally:
         ShapeEnv.replace = own  # type: ignore[method-assign]

@@ -35,6 +35,7 @@ __all__ = [
     "state_equal_sizes",
     "state_size",
     "state_sizes",
+    "traced_number",
 ]
 
 
@@ -206,12 +207,14 @@ def _one_or_zero(truth: torch.SymBool) -> Any:
     torch can't evaluate a condition that depends on a choice, such as that of a second padding to a multiple.
     """
     number = _indicator(truth.node.expr)
-    if number is None:
-        return None
+    return None if number is None else traced_number(truth.node.shape_env, number)
+
+
+def traced_number(env: Any, expression: Any) -> Any:
+    """An expression of sympy as a dynamic number, which the program that is traced computes; None if it can't."""
     if proxy_tensor.get_proxy_mode() is None:
-        env: Any = truth.node.shape_env
-        return env.create_symintnode(number, hint=None)
-    return proxy_tensor._build_proxy_for_sym_expr(_tracer(), number)
+        return env.create_symintnode(expression, hint=None)
+    return proxy_tensor._build_proxy_for_sym_expr(_tracer(), expression)
 
 
 def _tracer() -> Any:
