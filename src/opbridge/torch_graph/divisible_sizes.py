@@ -94,17 +94,18 @@ def _divisors(env: Any) -> dict[Any, int]:
 @contextlib.contextmanager
 def noting_divisors() -> Iterator[None]:
     """Note inside the block which sizes are multiples of a number by the conditions that torch assumes."""
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
     own = ShapeEnv._maybe_guard_rel
 
     @functools.wraps(own)
     def note(env: Any, condition: Any) -> None:
+        facts = facts_of(env, condition)
         own(env, condition)
-        found = _multiple(condition, facts_of(env, condition))
-        if found is not None:
+        found = None if free_unbacked_symbols(condition) else _multiple(condition, facts)
+        if found is not None and found not in facts.divisors:
             env.divisible.add(Mod(*found))
-            forget_results(env)
+            forget_results(env)  # It depends on them how torch writes a size.
 
     ShapeEnv._maybe_guard_rel = note  # type: ignore[method-assign, assignment]
     try:
