@@ -21,6 +21,8 @@ __all__ = ["REMAINDERS", "Case", "Limits", "Linear", "NotLinear", "cases", "some
 
 _MOST_CASES = 4096
 _SOME = 8
+"""The number of sizes that are tried before :func:`cases`."""
+
 _QUOTIENTS, REMAINDERS = ("FloorDiv", "CleanDiv"), ("Mod", "PythonMod")
 _ROUNDED = ("CeilToInt", "FloorToInt")
 """The functions of ``IntTrueDiv``, which they round rightly for all sizes below 2 ** 53."""

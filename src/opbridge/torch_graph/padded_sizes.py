@@ -26,11 +26,11 @@ def lacking(size: Any, multiple: Any) -> Any:
 def simplified_padding(size: Any, amount: Any) -> Any:
     """The padding of a size, as :func:`lacking` writes it, if it pads to a multiple; otherwise the same object.
 
+    The multiple may be a dynamic number that is known to be positive, as in a window that is not larger than the size.
+
     Args:
         size: The size.
         amount: What is added to it.
-
-    The multiple may be a dynamic number that is known to be positive, as in a window that is not larger than the size.
     """
     if not isinstance(amount, torch.SymInt) or not isinstance(size, torch.SymInt):
         return amount
