@@ -156,11 +156,8 @@ def _short_call(facts: SizeFacts, call: Any) -> Any:
     short = without_rounding(call.func(*(_expanded(counted(facts, part)) for part in call.args)))
     if not isinstance(short, (Max, Min)) or len(short.args) > 2 or not any(one.is_Integer for one in short.args):
         return short
-    # torch takes the sizes of inputs for positive where it computes with them.
-    limits = {
-        symbol: (max(low, 1), high) if symbol.is_positive else (low, high)
-        for symbol, (low, high) in facts.limits_counted.items()
-    }
+    # torch takes the sizes of inputs for positive where it computes with them. Limits of others are stated later.
+    limits = {symbol: (max(low, 1), high) for symbol, (low, high) in facts.limits_counted.items() if symbol.is_positive}
     return _extreme(limits, short)
 
 
