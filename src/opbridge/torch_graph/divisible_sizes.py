@@ -2,8 +2,8 @@
 
 A model that halves its input several times often raises an error unless the size is a multiple of, say, 32. For such a
 size, ``(n // 2 + 1) // 2`` is ``n // 4``, and ``n // 8 % 4`` is 0. The larger one of two numbers is often known too:
-``max(1, (n + 3) // 4)`` is ``(n + 3) // 4``. torch keeps the long forms: it would assume a condition on them, or take
-minutes for those of a model with several stages.
+``max(0, (n + 3) // 4 - 1)`` is ``(n + 3) // 4 - 1``. torch keeps the long forms: it would assume a condition on them, or
+take minutes for those of a model with several stages.
 
 The internals of torch that this needs: the ``var_to_range`` and the ``divisible`` of a ``ShapeEnv``, which torch fills
 from equations alone, its ``_maybe_guard_rel``, to which torch passes a condition that it assumes, and functions of
@@ -175,8 +175,13 @@ def _outer_calls(expression: Any) -> Iterator[Any]:
 
 
 def _extreme(limits: Mapping[Any, Limits], call: Any) -> Any:
-    """The larger, or the smaller, one of two numbers if it is known which one that is."""
+    """The larger, or the smaller, one of two numbers if it is known which one that is.
+
+    ``max(1, n // 256)`` remains: torch writes the strides of a tensor so, and would assume that ``n // 256`` is not 1.
+    """
     number, other = sorted(call.args, key=lambda one: not one.is_Integer)
+    if number == 1 and not other.atoms(Max, Min):
+        return call
     if always(sympy.Ge(other, number), limits):
         return other if isinstance(call, Max) else number
     return call if not always(sympy.Le(other, number), limits) else number if isinstance(call, Max) else other
