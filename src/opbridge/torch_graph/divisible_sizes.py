@@ -2,8 +2,8 @@
 
 A model that halves its input several times often raises an error unless the size is a multiple of, say, 32. For such a
 size, ``(n // 2 + 1) // 2`` is ``n // 4``, and ``n // 8 % 4`` is 0. The larger one of two numbers is often known too:
-``max(0, (n + 3) // 4 - 1)`` is ``(n + 3) // 4 - 1``. torch keeps the long forms: it would assume a condition on them, or
-take minutes for those of a model with several stages.
+``max(0, (n + 3) // 4 - 1)`` is ``(n + 3) // 4 - 1``. torch keeps the long forms: it would assume a condition on them,
+or take minutes for those of a model with several stages.
 
 The internals of torch that this needs: the ``var_to_range`` and the ``divisible`` of a ``ShapeEnv``, which torch fills
 from equations alone, its ``_maybe_guard_rel``, to which torch passes a condition that it assumes, and functions of
@@ -140,13 +140,15 @@ def shortened_by(facts: SizeFacts, expression: Any) -> Any:
     """A short form of an expression or a condition, for sizes of which this is known."""
     if type(expression).__name__ in REMAINDERS and expression.args in facts.divisors:
         return expression  # This is how torch writes that a size is a multiple.
-    if not expression.atoms(sympy.Function) and (isinstance(expression, sympy.Expr) or not facts.divisors):
+    if not facts.divisors or (isinstance(expression, sympy.Expr) and not expression.atoms(sympy.Function)):
         return expression
     return _in_sizes(facts, _expanded(counted(facts, expression)))
 
 
 def counted(facts: SizeFacts, expression: Any) -> Any:
     """The short form of an expression in terms of the symbols that count: a multiple of 4 is ``4 * count``."""
+    if not facts.divisors:
+        return expression
     calls = {call: _short_call(facts, call) for call in _outer_calls(expression)}
     return expression.xreplace({**facts.multiples, **calls})
 
