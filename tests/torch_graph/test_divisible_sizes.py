@@ -113,6 +113,7 @@ def test_a_required_multiple_leaves_no_padding_in_the_model(require, tmp_path):
     assert not nodes & {"Pad", "If", "Mod", "Div"}
 
 
+@pytest.mark.skipif(torch.__version__ < "2.14", reason="torch 2.13 can't capture three paddings on a condition")
 def test_a_multiple_that_no_error_requires_is_not_assumed(tmp_path):
     model, x = Halving(lambda size: None), torch.randn(2, 64)
     bundle = opbridge.export(model, (x,), path=tmp_path / "out", dynamic_shapes={"x": {1: "n"}})
