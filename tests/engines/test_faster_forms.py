@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ CASES: dict[str, tuple[Any, Any, set[str], str]] = {
     "a slope for each channel": (Call(F.prelu, SLOPES), IMAGE, {"Relu", "Min", "Mul", "Add"}, "PRelu"),
     "one slope": (Call(F.prelu, SLOPES[:1]), IMAGE, {"LeakyRelu"}, "PRelu"),
     "elements of rows": (Call(lambda x: x.index_select(-1, PLACES)), IMAGE, {"Transpose"}, "Expand"),
+    "an image of few elements": (Call(F.instance_norm), IMAGE, {"InstanceNormalization"}, "ReduceMean"),
     "a volume": (Call(lambda x: F.interpolate(x, scale_factor=(1, 3, 2))), VOLUME, {"Gather"}, "Resize"),
     "a volume of other sizes": (Call(lambda x: F.interpolate(x, scale_factor=1.7)), VOLUME, {"Gather"}, "Resize"),
     "the nearest centers of a volume": (
@@ -100,6 +102,25 @@ def test_a_recurrent_layer_is_a_loop_over_its_steps(options: dict[str, Any]) -> 
     assert "RNN" not in trip.op_types
     for steps, rows in ((7, 9), (1, 12), (30, 1)):
         trip.check(torch.randn(steps, rows, 16))
+
+
+@pytest.mark.quick("(4, 4, 9)", every=2)
+@pytest.mark.parametrize("sizes", [(4, 4, 9), (80, 96, 64), (640, 640)], ids=str)
+def test_an_instance_norm_of_many_elements_is_exact(sizes: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    norm = {2: torch.nn.InstanceNorm2d, 3: torch.nn.InstanceNorm3d}[len(sizes)](3, affine=True)
+    torch.nn.init.uniform_(norm.weight)
+    torch.nn.init.uniform_(norm.bias)
+    any_size = {2 + axis: torch.export.Dim.DYNAMIC for axis in range(3)} if len(sizes) == 3 else {0: "batch"}
+    trip = travel(norm.eval(), (torch.rand(2, 3, *sizes),), dynamic_shapes=(any_size,))
+    assert "InstanceNormalization" not in trip.op_types
+    x = 5 * torch.rand(2, 3, *(2 * size for size in sizes[:1]), *sizes[1:])
+    if len(sizes) == 2:
+        x = x[:, :, : sizes[0]]
+    with torch.no_grad():
+        exact = copy.deepcopy(norm).double()(x.double())
+        error = (norm(x) - exact).abs().max()
+    assert (torch.from_numpy(trip.run(x)[0]) - exact).abs().max() < 10 * error
 
 
 TOKENS = torch.randn(2, 3, 9, 8)

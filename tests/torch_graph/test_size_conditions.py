@@ -43,6 +43,10 @@ N, M = sympy.symbols("n m", integer=True, positive=True)
         (sympy.Eq(Max(N, 4 * FloorDiv(N + 3, 4)), 4 * FloorDiv(N + 3, 4)), True),
         (sympy.Le(PythonMod(6 * FloorDiv(N, 2) + 1, FloorDiv(N, 2)), 1), True),
         (sympy.Lt(PythonMod(N, FloorDiv(N, 3)), 6), True),
+        (sympy.Eq(N + 2 * Mod(N, 2) - Mod(N, 2) ** 2, 2 * FloorDiv(N + 1, 2)), True),
+        (sympy.Ge(FloorDiv(Max(N, 999 - N) - N, 256), 0), True),
+        (sympy.Ge(FloorDiv(Max(N, 999 - N) - N, 256), 3), None),
+        (sympy.Le(FloorDiv(Max(N, 999 - N) - N, 256), 3), True),
     ],
 )
 def test_decided(condition, decided):

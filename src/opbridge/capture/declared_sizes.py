@@ -150,18 +150,22 @@ def _at_ordinary_sizes(
     guards: Sequence[SizeGuard],
     largest: int,
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The example inputs at a multiple of their sizes, at which the fewest sizes are a special case.
+    """The example inputs at a multiple of the sizes that torch asked about, at which the fewest are a special case.
 
     Example: the four stages of a Swin Transformer may be one window high and wide at the example's size.
     """
     special = [guard for guard in guards if guard.is_asked_by_torch() and not guard.is_inequality()]
+    fixing = [guard for guard in special if guard.fixes_a_number()] or special
+    asked = {source for guard in fixing for sources in guard.symbols.values() for source in sources}
+    about = [one for one in declared.dimensions if asked & one.sizes_at(one.size).keys()]
+    own = _multiple(declared.dimensions, 1)
     at: dict[int, int] = {}
     for times in _MULTIPLES:
-        sizes = _multiple(declared.dimensions, times)
+        sizes = {**own, **_multiple(about, times)}
         if declared.elements(example, sizes) <= largest:
             at[times] = sum(guard.fails(sizes) for guard in special)
     for times in sorted(at, key=lambda times: -at[times]):
-        moved = declared.resized(example, _multiple(declared.dimensions, times))
+        moved = declared.resized(example, _multiple(about, times))
         if at[times] and eager_results(module, *moved) is not None:
             return moved
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -95,9 +95,8 @@ def _at_all_sizes(
         found: set[Any] = set()
         with contextlib.suppress(NotLinear):
             for case in cases((expression, *(one.lhs - one.rhs for one in given)), limits, count):
-                with contextlib.suppress(ZeroDivisionError):
-                    if not any(map(case.excludes, given)):
-                        found.add(judged(*case.range(expression)))
+                for low, high in _ranges(expression, case, given):
+                    found.add(judged(low, high))
                 if None in found or len(found) > 1:
                     break
             else:
@@ -105,6 +104,21 @@ def _at_all_sizes(
         if len(found - {None}) > 1:
             break
     return None
+
+
+def _ranges(expression: Any, case: Case, given: Sequence[Any]) -> Iterator[tuple[float, float]]:
+    """The ranges of the values of an expression in the parts of a case in which it is linear."""
+    if any(map(case.excludes, given)):
+        return
+    try:
+        yield case.range(expression)
+    except ZeroDivisionError:
+        return
+    except NotLinear as error:
+        if error.turn is None:
+            raise
+        for part in case.parts(error.turn):
+            yield from _ranges(expression, part, given)
 
 
 def _differs_at_some(

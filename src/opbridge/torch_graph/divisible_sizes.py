@@ -25,7 +25,8 @@ from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 from opbridge.torch_graph.all_sizes import always
 from opbridge.torch_graph.linear_sizes import REMAINDERS, Limits
 from opbridge.torch_graph.short_quotients import without_rounding
-from opbridge.torch_graph.size_guards import forget_results
+from opbridge.torch_graph.equal_sizes import note_equation
+from opbridge.torch_graph.size_guards import forget_results, guard_at
 
 __all__ = ["SizeFacts", "counted", "facts_of", "noting_divisors", "shortened_by"]
 
@@ -102,10 +103,14 @@ def noting_divisors() -> Iterator[None]:
     def note(env: Any, condition: Any) -> None:
         facts = facts_of(env, condition)
         own(env, condition)
-        found = None if free_unbacked_symbols(condition) else _multiple(condition, facts)
+        if free_unbacked_symbols(condition):
+            return
+        found = _multiple(condition, facts)
         if found is not None and found not in facts.divisors:
             env.divisible.add(Mod(*found))
             forget_results(env)  # It depends on them how torch writes a size.
+        if isinstance(condition, sympy.Eq) and not guard_at(condition, {}).is_asked_by_torch():
+            note_equation(env, shortened_by(facts, condition))
 
     ShapeEnv._maybe_guard_rel = note  # type: ignore[method-assign, assignment]
     try:
@@ -140,22 +145,22 @@ def shortened_by(facts: SizeFacts, expression: Any) -> Any:
     """A short form of an expression or a condition, for sizes of which this is known."""
     if type(expression).__name__ in REMAINDERS and expression.args in facts.divisors:
         return expression  # This is how torch writes that a size is a multiple.
-    if not facts.divisors or (isinstance(expression, sympy.Expr) and not expression.atoms(sympy.Function)):
+    if not expression.atoms(sympy.Function, Max, Min):
         return expression
     return _in_sizes(facts, _expanded(counted(facts, expression)))
 
 
 def counted(facts: SizeFacts, expression: Any) -> Any:
     """The short form of an expression in terms of the symbols that count: a multiple of 4 is ``4 * count``."""
-    if not facts.divisors:
-        return expression
     calls = {call: _short_call(facts, call) for call in _outer_calls(expression)}
     return expression.xreplace({**facts.multiples, **calls})
 
 
 @functools.lru_cache(maxsize=4096)
 def _short_call(facts: SizeFacts, call: Any) -> Any:
-    short = without_rounding(call.func(*(_expanded(counted(facts, part)) for part in call.args)))
+    short = call.func(*(_expanded(counted(facts, part)) for part in call.args))
+    if facts.divisors:
+        short = without_rounding(short)
     if not isinstance(short, (Max, Min)) or len(short.args) > 2 or not any(one.is_Integer for one in short.args):
         return short
     # torch takes the sizes of inputs for positive where it computes with them. Limits of others are stated later.

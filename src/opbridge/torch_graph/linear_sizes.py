@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -34,7 +34,16 @@ Limits = tuple[int, int | None]
 
 
 class NotLinear(Exception):
-    """An expression is not linear in the quotients, even for a given rest."""
+    """An expression is not linear in the quotients, even for a given rest.
+
+    Attributes:
+        turn: The symbol and the last ``q`` of it up to which the larger one of two numbers is one of them, if the
+            expression may be linear up to there and from there on.
+    """
+
+    def __init__(self, turn: tuple[Any, int] | None = None) -> None:
+        super().__init__()
+        self.turn = turn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +116,12 @@ class Case:
         except (NotLinear, ZeroDivisionError):
             return False
 
+    def parts(self, turn: tuple[Any, int]) -> tuple[Case, Case]:
+        """The sizes up to a ``q`` of a symbol, and from there on."""
+        symbol, last = turn
+        low, high = self.counts[symbol]
+        return tuple(Case(self.sizes, {**self.counts, symbol: span}) for span in ((low, last), (last + 1, high)))
+
     def value(self, expression: Any) -> Linear:
         """The value of an expression; a ZeroDivisionError if it has none."""
         if expression.is_Integer:
@@ -120,6 +135,8 @@ class Case:
             return self.value(*expression.args)
         if isinstance(expression, sympy.Mul):
             return self._product(expression.args)
+        if isinstance(expression, sympy.Pow) and expression.exp.is_Integer and expression.exp > 0:
+            return self._product([expression.base] * int(expression.exp))
         parts = map(self.value, expression.args)
         if isinstance(expression, sympy.Add):
             return functools.reduce(Linear.__add__, parts)
@@ -146,7 +163,7 @@ class Case:
     def _extreme(self, name: str, a: Linear, b: Linear) -> Linear:
         low, high = (a - b).range(self.counts)
         if low < 0 < high:
-            raise NotLinear
+            raise NotLinear(_turn(a - b))
         return a if (low >= 0) == (name == "Max") else b
 
     def _divided(self, name: str, number: Linear, divisor: Linear) -> Linear:
@@ -176,6 +193,15 @@ class Case:
             if rest.range(self.counts)[0] >= 0 and (divisor - rest).range(self.counts)[0] > 0:
                 return Linear(quotient), rest
         raise NotLinear
+
+
+def _turn(difference: Linear) -> tuple[Any, int] | None:
+    """Up to which ``q`` of its symbol a difference has one sign; None if it has several symbols."""
+    growing = [(symbol, factor) for symbol, factor in difference.factors.items() if factor]
+    if len(growing) != 1:
+        return None
+    (symbol, factor), zero = growing[0], -difference.constant
+    return symbol, zero // factor
 
 
 def cases(expressions: Sequence[Any], limits: Mapping[Any, Limits], count: int) -> Iterator[Case]:
@@ -219,20 +245,23 @@ def _forms(symbol: Any, limits: Limits, period: int, count: int) -> list[tuple[L
     return forms
 
 
+_MOST_GROWTHS = 16
+
+
 @functools.lru_cache(maxsize=4096)
-def _period(expression: Any, symbol: Any) -> tuple[int, int | None]:
+def _period(expression: Any, symbol: Any) -> tuple[int, frozenset[int] | None]:
     """The number by whose multiples the symbol may grow with a linear growth of the expression, and that growth.
 
-    The growth is None if it depends on the rest.
+    There are several growths where one of several numbers is the largest, and None if they depend on the rest.
     """
     if expression == symbol:
-        return 1, 1
+        return 1, frozenset({1})
     if symbol not in expression.free_symbols:
-        return 1, 0
+        return 1, frozenset({0})
     name, division = _division(expression)
     parts = [_period(part, symbol) for part in division or expression.args]
     period = math.lcm(*(own for own, _ in parts))
-    growths = [None if growth is None else growth * (period // own) for own, growth in parts]
+    growths = [found and frozenset(growth * (period // own) for growth in found) for own, found in parts]
     if division:
         divisor = division[1]
         if not divisor.is_Integer:  # As in n // min(n, 4), which is n // 4 for most n.
@@ -241,20 +270,31 @@ def _period(expression: Any, symbol: Any) -> tuple[int, int | None]:
             return period * math.lcm(*numbers), None
         if divisor <= 0:
             raise NotLinear
-        growth = growths[0]
-        times = int(divisor) if growth is None else int(divisor) // math.gcd(growth, int(divisor))
-        return period * times, 0 if name in REMAINDERS else None if growth is None else growth * times // int(divisor)
+        of_quotient = growths[0]
+        if of_quotient is None:
+            return period * int(divisor), frozenset({0}) if name in REMAINDERS else None
+        times = math.lcm(*(int(divisor) // math.gcd(growth, int(divisor)) for growth in of_quotient))
+        quotients = frozenset(growth * times // int(divisor) for growth in of_quotient)
+        return period * times, frozenset({0}) if name in REMAINDERS else quotients
     if isinstance(expression, sympy.Add):
-        return period, None if None in growths else sum(growth or 0 for growth in growths)
+        return period, _combined(growths, sum)
     numbers = [int(factor) for factor in expression.args if factor.is_Integer]
     if isinstance(expression, sympy.Mul) and len(numbers) == len(parts) - 1:
-        growth = next(growth for growth, factor in zip(growths, expression.args, strict=True) if not factor.is_Integer)
-        return period, None if growth is None else growth * math.prod(numbers)
-    if isinstance(expression, sympy.Mul) or name in _EXTREMES:
-        return period, None if any(growths) or None in growths else 0
+        return period, _combined(growths, lambda chosen: sum(chosen) * math.prod(numbers))
+    if isinstance(expression, (sympy.Mul, sympy.Pow)):
+        return period, frozenset({0}) if set(growths) == {frozenset({0})} else None
+    if name in _EXTREMES:
+        return period, None if None in growths else frozenset().union(*(found or () for found in growths))
     if name == "ToFloat":
         return period, growths[0]
     raise NotLinear
+
+
+def _combined(growths: Sequence[frozenset[int] | None], of: Callable[[Sequence[int]], int]) -> frozenset[int] | None:
+    known = [found for found in growths if found is not None]
+    if len(known) < len(growths) or math.prod(map(len, known)) > _MOST_GROWTHS:
+        return None
+    return frozenset(map(of, itertools.product(*known)))
 
 
 def _division(expression: Any) -> tuple[str, Sequence[Any]]:

@@ -19,6 +19,7 @@ import sympy  # type: ignore[import-untyped]
 from torch.utils._sympy.functions import Max, Min
 
 from opbridge.torch_graph.divisible_sizes import facts_of, noting_divisors, shortened_by
+from opbridge.torch_graph.equal_sizes import in_equal_sizes
 
 __all__ = ["short_sizes", "shortened"]
 
@@ -31,9 +32,12 @@ def shortened(size: Any) -> Any:
         size: An integer of sympy. ``Max(0, Min(1, d))`` is a choice by whether the integer ``d`` is positive.
     """
     for choice, difference in _choices(size):
-        positive, other = (_on_path(size, choice, difference, path) for path in (True, False))
-        if positive == other:
-            return shortened(positive)
+        found = set()
+        for is_positive in (True, False):
+            with contextlib.suppress(ZeroDivisionError):  # It is not computed where a divisor is 0.
+                found.add(_on_path(size, choice, difference, is_positive))
+        if len(found) == 1:
+            return shortened(found.pop())
     return size
 
 
@@ -68,7 +72,7 @@ def short_sizes() -> Iterator[None]:
 
     @functools.wraps(own)  # torch empties its cache, which is an attribute.
     def replace(env: Any, expression: Any) -> Any:
-        replaced = own(env, expression)
+        replaced = in_equal_sizes(env, own(env, expression))
         replaced = shortened_by(facts_of(env, replaced), replaced)
         return shortened(replaced) if isinstance(replaced, sympy.Expr) and replaced.is_integer else replaced
 
