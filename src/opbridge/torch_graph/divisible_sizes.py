@@ -23,9 +23,9 @@ import sympy  # type: ignore[import-untyped]
 from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod
 
 from opbridge.torch_graph.all_sizes import always
+from opbridge.torch_graph.equal_sizes import note_equation
 from opbridge.torch_graph.linear_sizes import REMAINDERS, Limits
 from opbridge.torch_graph.short_quotients import without_rounding
-from opbridge.torch_graph.equal_sizes import note_equation
 from opbridge.torch_graph.size_guards import forget_results, guard_at
 
 __all__ = ["SizeFacts", "counted", "facts_of", "noting_divisors", "shortened_by"]

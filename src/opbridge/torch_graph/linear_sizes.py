@@ -120,7 +120,8 @@ class Case:
         """The sizes up to a ``q`` of a symbol, and from there on."""
         symbol, last = turn
         low, high = self.counts[symbol]
-        return tuple(Case(self.sizes, {**self.counts, symbol: span}) for span in ((low, last), (last + 1, high)))
+        before, after = ({**self.counts, symbol: span} for span in ((low, last), (last + 1, high)))
+        return Case(self.sizes, before), Case(self.sizes, after)
 
     def value(self, expression: Any) -> Linear:
         """The value of an expression; a ZeroDivisionError if it has none."""
