@@ -5,6 +5,8 @@ size, ``(n // 2 + 1) // 2`` is ``n // 4``, and ``n // 8 % 4`` is 0. The larger o
 ``max(0, (n + 3) // 4 - 1)`` is ``(n + 3) // 4 - 1``. torch keeps the long forms: it would assume a condition on them,
 or take minutes for those of a model with several stages.
 
+Quotients that are rounded become integer quotients only if a multiple is known: of some others, torch knows more.
+
 The internals of torch that this needs: the ``var_to_range`` and the ``divisible`` of a ``ShapeEnv``, which torch fills
 from equations alone, its ``_maybe_guard_rel``, to which torch passes a condition that it assumes, and functions of
 ``torch.utils._sympy.functions``.
@@ -28,7 +30,7 @@ from opbridge.torch_graph.linear_sizes import REMAINDERS, Limits
 from opbridge.torch_graph.short_quotients import without_rounding
 from opbridge.torch_graph.size_guards import forget_results, guard_at
 
-__all__ = ["SizeFacts", "counted", "facts_of", "noting_divisors", "shortened_by"]
+__all__ = ["SizeFacts", "counted", "facts_of", "noting_facts", "shortened_by"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,8 +95,8 @@ def _divisors(env: Any) -> dict[Any, int]:
 
 
 @contextlib.contextmanager
-def noting_divisors() -> Iterator[None]:
-    """Note inside the block which sizes are multiples of a number by the conditions that torch assumes."""
+def noting_facts() -> Iterator[None]:
+    """Note inside the block which sizes are multiples of a number, or equal, by the conditions that torch assumes."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
     own = ShapeEnv._maybe_guard_rel
@@ -109,7 +111,9 @@ def noting_divisors() -> Iterator[None]:
         if found is not None and found not in facts.divisors:
             env.divisible.add(Mod(*found))
             forget_results(env)  # It depends on them how torch writes a size.
-        if isinstance(condition, sympy.Eq) and not guard_at(condition, {}).is_asked_by_torch():
+        # A comparison with a number mostly chooses between two ways to compute.
+        is_of_sizes = isinstance(condition, sympy.Eq) and all(side.free_symbols for side in condition.args)
+        if is_of_sizes and not guard_at(condition, {}).is_asked_by_torch():
             note_equation(env, shortened_by(facts, condition))
 
     ShapeEnv._maybe_guard_rel = note  # type: ignore[method-assign, assignment]

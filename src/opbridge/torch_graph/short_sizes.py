@@ -18,7 +18,7 @@ from typing import Any
 import sympy  # type: ignore[import-untyped]
 from torch.utils._sympy.functions import Max, Min
 
-from opbridge.torch_graph.divisible_sizes import facts_of, noting_divisors, shortened_by
+from opbridge.torch_graph.divisible_sizes import facts_of, noting_facts, shortened_by
 from opbridge.torch_graph.equal_sizes import in_equal_sizes
 
 __all__ = ["short_sizes", "shortened"]
@@ -78,7 +78,7 @@ def short_sizes() -> Iterator[None]:
 
     ShapeEnv.replace = replace  # type: ignore[method-assign, assignment]
     try:
-        with noting_divisors():
+        with noting_facts():
             yield
     finally:
         ShapeEnv.replace = own  # type: ignore[method-assign]
