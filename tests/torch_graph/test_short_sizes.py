@@ -25,6 +25,7 @@ PADDED = Max(N, 9)
         (FloorDiv(PADDED + (1 - IS_LONG) * (N - 9), 4), FloorDiv(N, 4)),
         (PADDED + M - (1 - IS_LONG) * (9 - N), N + M),
         (Min(N, 8) + IS_LONG * (N - 8), N),
+        (FloorDiv(M, 2 * IS_LONG), FloorDiv(M, 2)),  # An error for a short n
     ],
 )
 def test_equal_on_both_paths(size, short):

@@ -22,27 +22,48 @@ __all__ = ["exact_instance_norm", "is_of_many"]
 
 _MANY = 2**17
 """The number of elements from which the error shows."""
+_ROWS = range(2**11, 2**6, -1)
+"""The lengths of rows into which a single axis is split."""
 
 
 def is_of_many(node: ir.Node, shape: Sequence[Any]) -> bool:
-    """Whether an InstanceNormalization is of images or volumes with many elements, or of volumes of a dynamic size."""
+    """Whether an InstanceNormalization is of many elements, or of volumes of a dynamic size.
+
+    Example: PyTorch's GroupNorm is one over a single axis, with the elements of all channels of a group.
+    """
     sizes = list(shape)[2:]
-    if len(sizes) < 2:
-        return False
-    return math.prod(sizes) >= _MANY if all(isinstance(size, int) for size in sizes) else len(sizes) > 2
+    if not all(isinstance(size, int) for size in sizes):
+        return len(sizes) > 2
+    return math.prod(sizes) >= _MANY and (len(sizes) > 1 or _row(sizes[0]) is not None)
+
+
+def _row(length: int) -> int | None:
+    """The longest of the lengths of rows that divides another one."""
+    return next((row for row in _ROWS if length % row == 0), None)
 
 
 def exact_instance_norm(op: Builder, node: ir.Node) -> ir.Value:
     """Subtract the mean and divide by the standard deviation."""
-    x, scale, bias = node.inputs
-    rank = len(x.shape)  # type: ignore[union-attr, arg-type]
+    x = node.inputs[0]
+    shape = list(x.shape)  # type: ignore[union-attr, arg-type]
+    if len(shape) == 3:
+        rows = op.Reshape(x, [0, 0, -1, _row(shape[2])])
+        return op.Reshape(_normalized(op, rows, 4, node), [0, 0, -1])  # type: ignore[no-any-return]
+    return _normalized(op, x, len(shape), node)
+
+
+def _normalized(op: Builder, x: ir.Value, rank: int, node: ir.Node) -> ir.Value:
+    scale, bias = node.inputs[1:]
     centered = op.Sub(x, _mean(op, x, rank))
     variance = _mean(op, op.Mul(centered, centered), rank)
     deviation = op.Sqrt(op.Add(variance, node.attributes.get_float("epsilon", 1e-5)))
     of_channels = [-1] + [1] * (rank - 2)
     factor = op.Div(op.Reshape(scale, of_channels), deviation)
-    result: ir.Value = op.Add(op.Mul(centered, factor), op.Reshape(bias, of_channels))
-    return result
+    result: ir.Value = op.Mul(centered, factor)
+    number = ir.convenience.get_const_tensor(bias)
+    if number is not None and not number.numpy().any():
+        return result
+    return op.Add(result, op.Reshape(bias, of_channels))  # type: ignore[no-any-return]
 
 
 def _mean(op: Builder, x: ir.Value, rank: int) -> ir.Value:

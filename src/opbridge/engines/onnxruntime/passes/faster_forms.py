@@ -342,7 +342,12 @@ def _replace(node: ir.Node, form: ir.Value | tuple[ir.Value, ...]) -> None:
         new.type, new.shape = old.type, old.shape
         new.name, old.name = old.name, f"{old.name}_slow"
         old.replace_all_uses_with(new, replace_graph_outputs=True)
-    assert node.graph is not None
-    node.graph.remove(node, safe=True)
+    graph, given = node.graph, [value for value in node.inputs if value is not None]
+    assert graph is not None
+    graph.remove(node, safe=True)
+    for value in given:
+        if value.is_initializer() and not (value.uses() or value.is_graph_input() or value.is_graph_output()):
+            assert value.graph is not None
+            del value.graph.initializers[value.name]
     if (last := values[0].producer()) is not None:
         last.name = node.name
