@@ -276,6 +276,7 @@ _FILES_OF_INTERNALS = (
     "custom_ops.py",
     "decomposed.py",
     "divisible_sizes.py",
+    "equal_sizes.py",
     "example_values.py",
     "gradients.py",
     "internals.py",
