@@ -273,9 +273,7 @@ def state_size(truth: Any, size: Any, a: Any, b: Any) -> None:
     # torch does not take a number that may be negative as far as it knows. Where both sizes are dynamic, the conditions
     # of a model with several stages would become too long.
     if symbol.is_Symbol and symbol not in env.replacements and (isinstance(a, int) or isinstance(b, int)):
-        with untracked():
-            number = torch.sym_max(0, number)
-        env._set_replacement(symbol, number.node.expr, "a size after a branch")
+        env._set_replacement(symbol, Max(0, number.node.expr), "a size after a branch")
 
 
 def state_equal_sizes(results: Sequence[Tensor], pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
