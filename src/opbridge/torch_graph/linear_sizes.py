@@ -3,7 +3,8 @@
 A size is written as ``period * q + rest``. For each ``rest`` the quotients and remainders by divisors of the period are
 linear in ``q``, and a linear expression has its extreme values at the limits of ``q``. Products and extremes of parts
 that depend on the rest alone are numbers then, and so is the quotient of two parts that grow alike: an image that is
-cut into tiles of ``(n + 3) // 4`` rows after it was padded has four of them, whatever ``n`` is.
+cut into tiles of ``(n + 3) // 4`` rows after it was padded has four of them, whatever ``n`` is. Where the larger one of
+two numbers changes with ``q``, as in ``max(n, 384)``, the sizes are split once more (:meth:`Case.parts`).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class NotLinear(Exception):
     """An expression is not linear in the quotients, even for a given rest.
 
     Attributes:
-        turn: The symbol and the last ``q`` of it up to which the larger one of two numbers is one of them, if the
-            expression may be linear up to there and from there on.
+        turn: A symbol and the last ``q`` before the larger one of two numbers becomes the other; None if this is not
+            the reason.
     """
 
     def __init__(self, turn: tuple[Any, int] | None = None) -> None:
@@ -247,6 +248,7 @@ def _forms(symbol: Any, limits: Limits, period: int, count: int) -> list[tuple[L
 
 
 _MOST_GROWTHS = 16
+"""The number of combinations of growths that are told apart."""
 
 
 @functools.lru_cache(maxsize=4096)
