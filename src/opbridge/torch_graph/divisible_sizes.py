@@ -114,7 +114,7 @@ def noting_facts() -> Iterator[None]:
         # A comparison with a number mostly chooses between two ways to compute.
         is_of_sizes = isinstance(condition, sympy.Eq) and all(side.free_symbols for side in condition.args)
         if is_of_sizes and not guard_at(condition, {}).is_asked_by_torch():
-            note_equation(env, shortened_by(facts, condition))
+            note_equation(env, shortened_by(facts, condition, in_full=True))
 
     ShapeEnv._maybe_guard_rel = note  # type: ignore[method-assign, assignment]
     try:
@@ -145,35 +145,45 @@ def _multiple(condition: Any, facts: SizeFacts) -> tuple[Any, int] | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def shortened_by(facts: SizeFacts, expression: Any) -> Any:
-    """A short form of an expression or a condition, for sizes of which this is known."""
+def shortened_by(facts: SizeFacts, expression: Any, in_full: bool = False) -> Any:
+    """A short form of an expression or a condition, for sizes of which this is known.
+
+    Args:
+        facts: What is known of the sizes.
+        expression: The expression or the condition.
+        in_full: Whether ``max(0, x)`` is ``x`` also for an ``x`` with other such calls. torch does not see that the
+            difference ``min(6, n) - min(4, n)`` is never negative, and needs much longer for several of them.
+    """
     if type(expression).__name__ in REMAINDERS and expression.args in facts.divisors:
         return expression  # This is how torch writes that a size is a multiple.
     if not expression.atoms(sympy.Function, Max, Min):
         return expression
-    return _in_sizes(facts, _expanded(counted(facts, expression)))
+    return _in_sizes(facts, _expanded(facts, counted(facts, expression, in_full)))
 
 
-def counted(facts: SizeFacts, expression: Any) -> Any:
+def counted(facts: SizeFacts, expression: Any, in_full: bool = False) -> Any:
     """The short form of an expression in terms of the symbols that count: a multiple of 4 is ``4 * count``."""
-    calls = {call: _short_call(facts, call) for call in _outer_calls(expression)}
+    calls = {call: _short_call(facts, call, in_full) for call in _outer_calls(expression)}
     return expression.xreplace({**facts.multiples, **calls})
 
 
 @functools.lru_cache(maxsize=4096)
-def _short_call(facts: SizeFacts, call: Any) -> Any:
-    short = call.func(*(_expanded(counted(facts, part)) for part in call.args))
+def _short_call(facts: SizeFacts, call: Any, in_full: bool) -> Any:
+    short = call.func(*(_expanded(facts, counted(facts, part, in_full)) for part in call.args))
     if facts.divisors:
         short = without_rounding(short)
     if not isinstance(short, (Max, Min)) or len(short.args) > 2 or not any(one.is_Integer for one in short.args):
+        return short
+    if not (in_full or facts.divisors) and any(one.atoms(Max, Min) for one in short.args):
         return short
     # torch takes the sizes of inputs for positive where it computes with them. Limits of others are stated later.
     limits = {symbol: (max(low, 1), high) for symbol, (low, high) in facts.limits_counted.items() if symbol.is_positive}
     return _extreme(limits, short)
 
 
-def _expanded(expression: Any) -> Any:
-    return sympy.expand(expression) if isinstance(expression, sympy.Expr) else expression
+def _expanded(facts: SizeFacts, expression: Any) -> Any:
+    """The expression as a sum, so that the factors of the symbols that count are numbers."""
+    return sympy.expand(expression) if facts.divisors and isinstance(expression, sympy.Expr) else expression
 
 
 def _outer_calls(expression: Any) -> Iterator[Any]:
