@@ -108,7 +108,7 @@ ANY_SIZE = dict.fromkeys((2, 3, 4), torch.export.Dim.DYNAMIC)
 NORMS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], Any]] = {
     "volumes of any size": (torch.nn.InstanceNorm3d(3, affine=True), (2, 3, 4, 4, 9), (2, 3, 80, 96, 64), ANY_SIZE),
     "images": (torch.nn.InstanceNorm2d(3), (2, 3, 640, 640), (2, 3, 640, 640), {}),
-    "groups of channels": (torch.nn.GroupNorm(2, 8), (1, 8, 240, 320), (1, 8, 240, 320), {}),
+    "groups of channels": (torch.nn.GroupNorm(2, 8), (2, 8, 240, 320), (3, 8, 240, 320), {0: "batch"}),
 }
 
 

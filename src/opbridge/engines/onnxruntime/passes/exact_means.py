@@ -46,9 +46,9 @@ def exact_instance_norm(op: Builder, node: ir.Node) -> ir.Value:
     """Subtract the mean and divide by the standard deviation."""
     x = node.inputs[0]
     shape = list(x.shape)  # type: ignore[union-attr, arg-type]
-    if len(shape) == 3:
-        rows = op.Reshape(x, [0, 0, -1, _row(shape[2])])
-        return op.Reshape(_normalized(op, rows, 4, node), [0, 0, -1])  # type: ignore[no-any-return]
+    if len(shape) == 3 and (row := _row(shape[2])) is not None:
+        rows = op.Reshape(x, [0, 0, shape[2] // row, row])
+        return op.Reshape(_normalized(op, rows, 4, node), [0, 0, shape[2]])  # type: ignore[no-any-return]
     return _normalized(op, x, len(shape), node)
 
 
