@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
+from sympy.core.function import Application  # type: ignore[import-untyped]
 
 from opbridge.torch_graph.linear_sizes import Case, Limits, Linear, NotLinear, cases, some_sizes, truth
 
@@ -15,6 +16,9 @@ __all__ = ["RELATIONS", "always", "constant"]
 
 _FEW = 8
 """The number of the smallest sizes that are tried one by one."""
+
+_MOST_PARTS = 6
+"""The number of sizes, minima and maxima of a polynomial that is factored: twice as many take minutes."""
 
 RELATIONS = (sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge)
 
@@ -136,7 +140,8 @@ def _differs_at_some(
 def _always_of_product(condition: Any, limits: frozenset[tuple[Any, Limits]]) -> bool | None:
     """As ``_always``, of a polynomial that is a product of linear factors: ``a * b + b`` is ``(a + 1) * b``."""
     difference, known = condition.lhs - condition.rhs, dict(limits)
-    if not difference.free_symbols <= known.keys():
+    parts = difference.free_symbols | difference.atoms(Application)
+    if not difference.free_symbols <= known.keys() or len(parts) > _MOST_PARTS:
         return None
     number, factors = sympy.factor_list(difference)
     if not number.is_Integer:

@@ -212,9 +212,14 @@ def cases(expressions: Sequence[Any], limits: Mapping[Any, Limits], count: int) 
     if any(symbol not in limits for symbol in symbols):
         raise NotLinear
     periods = [math.lcm(*(_period(expression, symbol)[0] for expression in expressions)) for symbol in symbols]
-    forms = [_forms(symbol, limits[symbol], period, count) for symbol, period in zip(symbols, periods, strict=True)]
-    if math.prod(map(len, forms)) > _MOST_CASES:
+    spans = [limits[symbol] for symbol in symbols]
+    numbers = (
+        count + period if high is None else min(count + period, high - low + 1)
+        for period, (low, high) in zip(periods, spans, strict=True)
+    )
+    if math.prod(numbers) > _MOST_CASES:
         raise NotLinear
+    forms = [_forms(*given, count) for given in zip(symbols, spans, periods, strict=True)]
     for case in itertools.product(*forms):
         sizes, counts = zip(*case, strict=True) if case else ((), ())
         yield Case(dict(zip(symbols, sizes, strict=True)), dict(zip(symbols, counts, strict=True)))
